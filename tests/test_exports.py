@@ -19,8 +19,9 @@ import pytest
 import pykclient
 import pykclient.testing
 from pykclient import errors
+from pykclient.config.other_clients import other_clients
 from pykclient.errors import base, broker
-from pykclient.network.foreign_names import KEYWORDS_INSTEAD, METHODS_INSTEAD
+from pykclient.network.foreign_names import METHODS
 from pykclient.network.live_client import _Elsewhere, explain_keywords
 from tools.peer_settings import peers
 
@@ -118,7 +119,7 @@ def test_a_name_of_another_client_is_an_error_with_the_one_here(name: str, inste
 @pytest.mark.parametrize("kind", [pykclient.Producer, pykclient.Consumer, pykclient.Admin])
 def test_a_method_of_another_client_is_an_error_with_the_one_here(kind: type) -> None:
     with kind(bootstrap_servers="localhost:1") as client:
-        for name, instead in METHODS_INSTEAD[kind.__name__].items():
+        for name, instead in other_clients().methods[kind.__name__].items():
             reason = re.escape(f"{kind.__name__} has no {name}(): {instead}")
             for owner in (client, kind):
                 with pytest.raises(AttributeError, match=f"^{reason}$"):
@@ -141,7 +142,7 @@ PEER_CLASSES = [
 @pytest.mark.parametrize(("peer", "name"), PEER_CLASSES)
 def test_each_method_of_another_client_is_here_or_is_explained(peer: str, name: str) -> None:
     (kind,) = [kind for kind in ("Producer", "Consumer", "Admin") if kind in name]
-    here = {*dir(getattr(pykclient, kind)), *METHODS_INSTEAD[kind]}
+    here = {*dir(getattr(pykclient, kind)), *METHODS[kind]}
     assert set(peers()[peer][name]) - here == set()
 
 
@@ -149,7 +150,7 @@ def test_each_method_of_another_client_is_here_or_is_explained(peer: str, name: 
 @pytest.mark.parametrize("kind", [pykclient.Producer, pykclient.Consumer, pykclient.Admin])
 def test_completion_offers_no_method_that_is_not_here(kind: type) -> None:
     with kind(bootstrap_servers="localhost:1") as client:
-        for name in METHODS_INSTEAD[kind.__name__]:
+        for name in METHODS[kind.__name__]:
             for text in (f"client.{name}", f"kind.{name}"):
                 completer = rlcompleter.Completer({"client": client, "kind": kind})
                 assert name not in [each.partition(".")[2] for each in completer.attr_matches(text)]
@@ -176,7 +177,9 @@ def test_an_argument_of_another_client_is_an_error_with_the_one_here(
     call: Callable[..., object], keyword: str
 ) -> None:
     kind = getattr(pykclient, call.__module__.split(".")[1].capitalize())
-    reason = re.escape(f"unexpected keyword argument '{keyword}': {KEYWORDS_INSTEAD[keyword]}")
+    reason = re.escape(
+        f"unexpected keyword argument '{keyword}': {other_clients().arguments[keyword]}"
+    )
     with (
         kind(bootstrap_servers="localhost:1") as client,
         pytest.raises(TypeError, match=f"{reason}$"),
@@ -195,13 +198,18 @@ def test_an_error_from_inside_a_call_is_left_as_it_is() -> None:
     assert str(caught.value) == before
 
 
+def test_each_method_of_another_client_has_its_replacement() -> None:
+    found = other_clients().methods
+    assert {kind: tuple(names) for kind, names in found.items()} == METHODS
+
+
 def test_methods_of_other_clients_slow_no_look_up() -> None:
     """`__getattr__` and `__getattribute__` do, of whatever is looked up."""
     for kind in (pykclient.Producer, pykclient.Consumer, pykclient.Admin):
         assert not hasattr(kind, "__getattr__")
         assert kind.__getattribute__ is object.__getattribute__
         bases = [vars(each) for each in kind.__mro__]
-        for name in METHODS_INSTEAD[kind.__name__]:
+        for name in METHODS[kind.__name__]:
             (added,) = [members[name] for members in bases if name in members]
             assert isinstance(added, _Elsewhere), "it takes no method's place"
 
@@ -293,3 +301,4 @@ def test_an_import_loads_nothing_optional(statement: str) -> None:
     ).stdout
     loaded = {module.split(".")[0] for module in printed.split()}
     assert loaded & OPTIONAL_MODULES - allowed == set()
+    assert "tomllib" not in loaded, "the names of other clients are for mistakes"

@@ -164,7 +164,7 @@ def test_the_sdist_holds_nothing_that_no_build_needs(dist: Path) -> None:
         *("pyproject.toml", "setup.cfg", "setup.py"),
     }
     endings = {Path(name).suffix or Path(name).name for name in files - beside_packages}
-    assert endings == {".py", ".pyx", ".pxd", ".typed", ".sha256"}
+    assert endings == {".py", ".pyx", ".pxd", ".toml", ".typed", ".sha256"}
 
 
 def test_an_index_takes_them(dist: Path) -> None:

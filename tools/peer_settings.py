@@ -3,7 +3,7 @@
 Writes the tables in docs/coming-from-confluent-kafka.md and docs/coming-from-kafka-python.md
 between two marks; the rest of the pages is written by hand. Which settings there are, and their
 defaults, is in `tools/peers.toml`; what they are here is what a client says of them
-(`unknown_keys`).
+(`unknown_keys`, `other_clients`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pykclient.config.other_clients import other_clients
 from pykclient.config.setting import REQUIRED
-from pykclient.config.unknown_keys import GONE, RENAMED, UNSUPPORTED, underscored
+from pykclient.config.unknown_keys import UNSUPPORTED, underscored
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.producer.config import ProducerConfig
 from tools.generated_document import write_or_compare
@@ -133,7 +134,7 @@ def here(config: type[ClientConfig], name: str, default: str) -> Found:
     """What a setting is for a producer or a consumer.
 
     Raises:
-        KeyError: nothing is known of it: add it to `unknown_keys`.
+        KeyError: nothing is known of it: add it to ``other_clients.toml``.
     """
     key = underscored(name)
     for setting in config.settings():
@@ -146,15 +147,24 @@ def here(config: type[ClientConfig], name: str, default: str) -> Found:
     for unsupported in UNSUPPORTED:
         if config.client in unsupported.clients and key in unsupported.harmless:
             return Found(Kind.NOT_BUILT, name, default, unsupported.reason)
-    if key in RENAMED:
-        return Found(Kind.RENAMED, name, default, RENAMED[key])
-    if key in GONE:
-        is_security = GONE[key] == UNSUPPORTED[0].reason
-        return Found(Kind.NOT_BUILT if is_security else Kind.GONE, name, default, GONE[key])
+    if found := _of_others(key, name, default):
+        return found
     for other in CONFIGS:
         if key in {underscored(setting.key) for setting in other.settings()}:
             return Found(Kind.GONE, name, default, f"Remove it: only a {other.client} has it.")
     raise KeyError(name)
+
+
+def _of_others(key: str, name: str, default: str) -> Found | None:
+    """Return a setting that only other clients have, None for one that is not known."""
+    others = other_clients()
+    if key in others.renamed:
+        return Found(Kind.RENAMED, name, default, others.renamed[key])
+    if key in others.not_built:
+        return Found(Kind.NOT_BUILT, name, default, UNSUPPORTED[0].reason)
+    if key in others.gone:
+        return Found(Kind.GONE, name, default, others.gone[key])
+    return None
 
 
 def _same(settings: list[Found]) -> list[str]:

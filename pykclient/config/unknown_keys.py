@@ -1,12 +1,11 @@
 """Unsupported settings: explanations for keys that a config class does not have.
 
-Tables of names in underscore form: Kafka's own keys that are not supported yet, and old or foreign
-names of keys that Kafka names differently. A known but unsupported key is an error instead of being
-ignored, unless its value describes what happens anyway. Nothing else here is ever accepted.
+The table has Kafka's own keys that are not supported yet, in underscore form; old and foreign names
+are in `other_clients`. A known but unsupported key is an error instead of being ignored, unless its
+value describes what happens anyway. Nothing else here is ever accepted.
 
 Owner: none; the tables never change, and the owner of each key is determined once.
-Source: Java classes ``ProducerConfig``, ``ConsumerConfig``, ``AdminClientConfig`` of 4.4.0; the
-names of librdkafka's, kafka-python's and aiokafka's settings, and of Kafka 0.8's.
+Source: Java classes ``ProducerConfig``, ``ConsumerConfig``, ``AdminClientConfig`` of 4.4.0.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient.config.other_clients import other_clients
 from pykclient.config.setting import shown
 
 if TYPE_CHECKING:
@@ -121,175 +121,6 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
 _KEYS: Final = re.compile(r"[a-z][a-z_.]+")
 _DOTTED: Final = re.compile(r"\b[a-z]+(?:\.[a-z0-9]+)+\b")
 
-RENAMED: Final[dict[str, str]] = {
-    # Kafka 0.8's Scala clients.
-    "metadata_broker_list": "bootstrap.servers",
-    "broker_list": "bootstrap.servers",
-    "zookeeper_connect": "bootstrap.servers (brokers, no longer ZooKeeper)",
-    "request_required_acks": "acks",
-    "request_timeout": "request.timeout.ms",
-    "compression_codec": "compression.type",
-    "message_send_max_retries": "retries",
-    "serializer_class": "value.serializer",
-    "key_serializer_class": "key.serializer",
-    "send_buffer": "send.buffer.bytes",
-    "topic_metadata_refresh_interval_ms": "metadata.max.age.ms",
-    "queue_buffering_max_ms": "linger.ms",
-    "queue_buffering_max_messages": "buffer.memory (bytes, not records)",
-    "queue_enqueue_timeout_ms": "max.block.ms",
-    "batch_num_messages": "batch.size (bytes, not records)",
-    "auto_commit_enable": "enable.auto.commit",
-    "autocommit_enable": "enable.auto.commit",
-    "autocommit_interval_ms": "auto.commit.interval.ms",
-    "fetch_message_max_bytes": "max.partition.fetch.bytes",
-    "fetch_wait_max_ms": "fetch.max.wait.ms",
-    "fetch_size": "max.partition.fetch.bytes",
-    "autooffset_reset": "auto.offset.reset",
-    "block_on_buffer_full": "max.block.ms",
-    "metadata_fetch_timeout_ms": "max.block.ms",
-    # librdkafka.
-    "queue_buffering_max_kbytes": "buffer.memory (bytes)",
-    "message_timeout_ms": "delivery.timeout.ms",
-    "message_max_bytes": "max.request.size",
-    "receive_message_max_bytes": "receive_max_bytes",
-    "max_in_flight": "max.in.flight.requests.per.connection",
-    "socket_timeout_ms": "request.timeout.ms",
-    "socket_send_buffer_bytes": "send.buffer.bytes",
-    "socket_receive_buffer_bytes": "receive.buffer.bytes",
-    "compression_level": "compression.gzip.level, compression.lz4.level or compression.zstd.level",
-    "queued_max_messages_kbytes": "fetch.max.bytes (bytes)",
-    "fetch_error_backoff_ms": "retry.backoff.ms",
-    "partitioner_cb": "partitioner.class",
-    "socket_buffersize": "receive.buffer.bytes",
-    # kafka-python and aiokafka.
-    "max_batch_size": "batch.size",
-    "reconnect_backoff_max": "reconnect.backoff.max.ms",
-    "rebalance_timeout_ms": "max.poll.interval.ms",
-}
-
-GONE: Final[dict[str, str]] = {
-    name: cure
-    for cure, names in {
-        "Remove it: sending never waits for the broker; delivery.result() does.": "producer_type",
-        "Remove it.": "group_protocol_type",
-        "Remove it: versions are negotiated with each broker.": (
-            "api_version api_version_request api_version_request_timeout_ms "
-            "api_version_fallback_ms api_version_auto_timeout_ms broker_version_fallback"
-        ),
-        "Remove it: this client has no event loop.": "loop",
-        "Only send.buffer.bytes, receive.buffer.bytes and socket.keepalive.enable can be set.": (
-            "socket_options"
-        ),
-        "Remove it: small requests never wait (TCP_NODELAY is set).": "socket_nagle_disable",
-        "Pass on_delivery to send() of a Producer.": (
-            "dr_cb dr_msg_cb on_delivery delivery_report_only_error"
-        ),
-        "Get records with poll(), or by iteration.": "consume_cb consume_callback_max_messages",
-        "Give subscribe() a RebalanceListener.": "rebalance_cb",
-        "Give commit_async() a callback; interceptors have on_commit().": (
-            "offset_commit_cb on_commit"
-        ),
-        "Give commit_async() a callback.": "default_offset_commit_callback",
-        "Configure the logger 'pykclient'.": (
-            "log_cb log_queue log_thread_name log_connection_close logger"
-        ),
-        "Brokers that throttle are logged.": "throttle_cb",
-        "Errors are raised by the call that they concern.": "error_cb",
-        "Remove it: every client has metrics().": (
-            "stats_cb statistics_interval_ms metrics_enabled metric_group_prefix"
-        ),
-        "current_lag() of a Consumer is 0 at a partition's end.": "enable_partition_eof",
-        "Remove it: the group's coordinator keeps the offsets.": (
-            "offset_store_method offset_store_path offset_store_sync_interval_ms"
-        ),
-        "Remove it: fetch.max.bytes limits the data fetched ahead.": (
-            "queued_min_messages fetch_queue_backoff_ms"
-        ),
-        "Remove it: the group's coordinator leads rebalances.": (
-            "rebalance_backoff_ms rebalance_max_retries"
-        ),
-        "Remove it: the coordinator names members; group.instance.id makes one static.": (
-            "consumer_id"
-        ),
-        "Remove it: one thread fetches from all brokers at a time.": "num_consumer_fetchers",
-        "Remove it: fetch.max.bytes limits data fetched ahead.": "queued_max_message_chunks",
-        "Remove it: the client looks for new leaders after retry.backoff.ms.": (
-            "refresh_leader_backoff_ms"
-        ),
-        "Remove it: the client looks for a coordinator when it needs one.": (
-            "coordinator_query_interval_ms"
-        ),
-        "Remove it: no client needs ZooKeeper.": (
-            "zookeeper_connection_timeout_ms zookeeper_session_timeout_ms"
-        ),
-        "Remove it: every pause has a jitter of a fifth.": "reconnect_backoff_jitter_ms",
-        "Remove it: a request that times out ends its connection.": "socket_max_fails",
-        "Remove it: all addresses of a name are tried, of both families.": (
-            "broker_address_family broker_address_ttl"
-        ),
-        "Remove it: this client's I/O cannot be replaced.": (
-            "socket_blocking_max_ms socket_cb connect_cb closesocket_cb open_cb resolve_cb "
-            "selector kafka_client"
-        ),
-        "Connections through a proxy are not supported.": "proxy_url socks5_proxy",
-        "Remove it: a constructor does not wait for brokers; each call has its own timeout.": (
-            "bootstrap_timeout_ms"
-        ),
-        "Remove it: the client requests metadata of topics in use, every retry.backoff.ms.": (
-            "topic_metadata_refresh_fast_interval_ms topic_metadata_refresh_fast_cnt "
-            "topic_metadata_refresh_sparse topic_metadata_propagation_max_ms"
-        ),
-        "Leave such topics out of the pattern that subscribe() is given.": "topic_blacklist",
-        "Remove it: topic settings are set like all others.": "default_topic_conf",
-        "Give topic_settings={'logs': {'compression.type': 'zstd'}} for each topic to compress, "
-        "and no compression.type for the others.": "compressed_topics",
-        "Remove it: there is no queue of events; callbacks are arguments of calls.": (
-            "enabled_events background_event_cb opaque"
-        ),
-        "Remove it: there are no plug-ins; give your objects in interceptor.classes.": (
-            "builtin_features plugin_library_paths"
-        ),
-        "Remove it: it is about librdkafka's own code.": (
-            "enable_random_seed internal_termination_signal message_copy_max_bytes"
-        ),
-        "Remove it: a partition's records are sent in order, batches when full or linger.ms old.": (
-            "queuing_strategy msg_order_cmp queue_buffering_backpressure_threshold"
-        ),
-        "There is none: a record that fails for good does not block those after it.": (
-            "enable_gapless_guarantee"
-        ),
-        "Remove it: records without a key stay on a partition for a batch (KIP-794).": (
-            "sticky_partitioning_linger_ms"
-        ),
-        "Remove it: deliveries have their offsets.": "produce_offset_report",
-        "Remove it: fetches use sessions (KIP-227), unless fetch_order is lag.": (
-            "enable_incremental_fetch_sessions"
-        ),
-        "Give it to the serializer that needs it.": "schema_registry_url",
-        "Give an object, such as pykclient.serialization.StringSerializer('utf-16-be').": (
-            "serializer_encoding key_serializer_encoding value_serializer_encoding "
-            "deserializer_encoding key_deserializer_encoding value_deserializer_encoding"
-        ),
-        "Set the level of the logger 'pykclient'.": "debug log_level",
-        UNSUPPORTED[0].reason: (
-            "ssl_key "
-            "ssl_certificate ssl_certificate_verify_cb ssl_ca ssl_ca_certificate_stores "
-            "ssl_curves_list ssl_sigalgs_list ssl_providers ssl_engine_location ssl_engine_id "
-            "ssl_engine_callback_data"
-        ),
-        "It is a setting of brokers and topics: see Admin.create_topics().": "num_partitions",
-        "It is a setting of topics: see Admin.create_topics().": "replication_factor",
-        "It is a setting of brokers and topics.": "min_insync_replicas",
-        "It is a setting of topics.": "retention_ms cleanup_policy",
-        "It is a setting of brokers; a consumer has allow.auto.create.topics.": (
-            "auto_create_topics_enable"
-        ),
-    }.items()
-    for name in names.split()
-}
-"""Names without a counterpart here, by the replacement."""
-
-
 _PROVIDERS: Final = "config_providers_"
 """Prefix of a configuration provider's settings."""
 
@@ -310,10 +141,11 @@ def explain_unknown(
     for unsupported in UNSUPPORTED:
         if client in unsupported.clients and name in unsupported.harmless:
             return _unsupported(unsupported, name, spelling, value)
-    if name in RENAMED:
-        return _renamed(client, spelling, RENAMED[name], known)
-    if name in GONE:
-        return f"The {client} has no setting {spelling!r}. {GONE[name]}"
+    others = other_clients()
+    if name in others.renamed:
+        return _renamed(client, spelling, others.renamed[name], known)
+    if cure := UNSUPPORTED[0].reason if name in others.not_built else others.gone.get(name):
+        return f"The {client} has no setting {spelling!r}. {cure}"
     if owners := clients_with(name):
         return (
             f"{spelling!r} is a setting of the {' and the '.join(owners)}, not of the {client}. "
@@ -400,13 +232,10 @@ def _plain(value: object) -> str:
 def is_known(key: str) -> bool:
     """Return whether a key, in any spelling, is explained here or belongs to a client."""
     name = underscored(key)
-    return (
-        name in RENAMED
-        or name in GONE
-        or name in _aliases()
-        or name.startswith(_PROVIDERS)
-        or bool(clients_with(name))
-    )
+    if name in _aliases() or name.startswith(_PROVIDERS) or clients_with(name):
+        return True
+    others = other_clients()
+    return name in others.renamed or name in others.gone or name in others.not_built
 
 
 def clients_with(name: str) -> tuple[str, ...]:

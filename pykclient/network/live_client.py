@@ -14,8 +14,9 @@ from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar
 
+from pykclient.config.other_clients import other_clients
 from pykclient.errors import UsageError
-from pykclient.network.foreign_names import KEYWORDS_INSTEAD, METHODS_INSTEAD
+from pykclient.network.foreign_names import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,14 +37,14 @@ class _Elsewhere:
     A `__getattr__` would do the same, but would slow down every attribute lookup.
     """
 
-    def __init__(self, name: str, instead: str) -> None:
-        self.__doc__ = f"Not here: {instead}."
+    def __init__(self, owner: str, name: str) -> None:
+        self._owner = owner
         self._name = name
-        self._instead = instead
 
     def __get__(self, client: object, kind: type) -> NoReturn:
+        instead = other_clients().methods[self._owner][self._name]
         raise AttributeError(
-            f"{kind.__name__} has no {self._name}(): {self._instead}", name=self._name, obj=client
+            f"{kind.__name__} has no {self._name}(): {instead}", name=self._name, obj=client
         )
 
 
@@ -83,8 +84,8 @@ def explain_keywords(error: BaseException, keywords: Iterable[str]) -> None:
     found = _UNEXPECTED.search(str(error))
     if found is None or found[1] not in keywords:
         return
-    if found[1] in KEYWORDS_INSTEAD:
-        error.args = (f"{error}: {KEYWORDS_INSTEAD[found[1]]}",)
+    if instead := other_clients().arguments.get(found[1]):
+        error.args = (f"{error}: {instead}",)
 
 
 def explain_names_of_others(kind: type[LiveClient]) -> None:
@@ -96,8 +97,8 @@ def explain_names_of_others(kind: type[LiveClient]) -> None:
     for each in kind.__mro__[: kind.__mro__.index(LiveClient)]:
         if issubclass(each, LiveClient):
             _explain_arguments(each)
-    for name, instead in METHODS_INSTEAD[kind.__name__].items():
-        setattr(kind, name, _Elsewhere(name, instead))
+    for name in METHODS[kind.__name__]:
+        setattr(kind, name, _Elsewhere(kind.__name__, name))
 
 
 def _explain_arguments(kind: type[LiveClient]) -> None:
@@ -120,7 +121,7 @@ def _explaining(method: Callable[P, T]) -> Callable[P, T]:
 
 
 def _foreign_names(kind: type) -> set[str]:
-    return {name for each in kind.__mro__ for name in METHODS_INSTEAD.get(each.__name__, ())}
+    return {name for each in kind.__mro__ for name in METHODS.get(each.__name__, ())}
 
 
 def describe_client(client: LiveClient, config: ClientConfig, state: str, about: str = "") -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pykclient.config.other_clients import other_clients
 from pykclient.consumer import waiting
 from pykclient.consumer.topics import TopicLookups
 from pykclient.errors import (
@@ -18,7 +19,6 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
     UsageError,
 )
-from pykclient.network.foreign_names import KEYWORDS_INSTEAD
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -62,10 +62,10 @@ def test_an_argument_of_another_client_is_an_error_with_the_one_here(consumer: C
     for method, arguments in calls:
         with pytest.raises(TypeError, match="unexpected keyword argument") as caught:
             getattr(consumer, method)(**arguments)
-        assert any(str(caught.value).endswith(each) for each in KEYWORDS_INSTEAD.values())
+        assert any(str(caught.value).endswith(each) for each in other_clients().arguments.values())
     with pytest.raises(TypeError) as caught:
         consumer.poll(timeouts=1)  # type: ignore[call-arg]
-    assert KEYWORDS_INSTEAD["timeout_ms"] not in str(caught.value)
+    assert other_clients().arguments["timeout_ms"] not in str(caught.value)
 
 
 def test_topics_and_partitions_are_reported(consumer: Consumer) -> None:
