@@ -63,6 +63,7 @@ FOREIGN = frozenset(
         "transactional.id.expiration.ms",
         *("group.consumer.migration.policy", "bidirectional", "upgrade"),
         "group.consumer.migration.policy=bidirectional",
+        *("errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"),
         *("group.consumer.heartbeat.interval.ms", "consumer.heartbeat.interval.ms"),
         # Other packages, and our extra for developers.
         *("python3", "pytest", "dev", "pa.array", "pa.scalar", "apache/kafka"),

@@ -138,6 +138,45 @@ def test_settings_are_described_and_altered(each_kafka_cluster: KafkaCluster) ->
 
 
 @pytest.mark.kafka
+def test_settings_of_a_group_are_described_and_altered(kafka_cluster: KafkaCluster) -> None:
+    """Those of KIP-848, and of share groups with their topic for dead letters (KIP-1191)."""
+    group = ConfigResource(ConfigResourceType.GROUP, f"group-{uuid.uuid4().hex[:8]}")
+    values = {
+        "consumer.session.timeout.ms": "50000",
+        "consumer.heartbeat.interval.ms": "6000",
+        "share.auto.offset.reset": "earliest",
+        "share.delivery.count.limit": "3",
+        "errors.deadletterqueue.topic.name": "dead-letters",
+        "errors.deadletterqueue.copy.record.enable": "true",
+    }
+    with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        before = admin.describe_configs([group])[group]
+        assert values.keys() <= before.keys()
+        assert all(before[name].is_default for name in values)
+        admin.incremental_alter_configs(
+            {group: [AlterConfigOp(name, value) for name, value in values.items()]}
+        )
+        for name, value in values.items():
+            wait_for_value(admin, group, name, value)
+        found = admin.describe_configs([group], include_synonyms=True)[group]
+        assert {found[name].source for name in values} == {ConfigSource.GROUP_CONFIG}
+        assert found["consumer.session.timeout.ms"].synonyms[-1].name == (
+            "group.consumer.session.timeout.ms"
+        )
+        for wrong in (
+            AlterConfigOp("consumer.session.timeout.ms", 1),
+            AlterConfigOp("retention.ms", 1),
+        ):
+            with pytest.raises(InvalidConfigError):
+                admin.incremental_alter_configs({group: [wrong]})
+        admin.incremental_alter_configs(
+            {group: [AlterConfigOp(name, op_type=DELETE) for name in values]}
+        )
+        for name in values:
+            wait_for_value(admin, group, name, before[name].value or "")
+
+
+@pytest.mark.kafka
 @pytest.mark.promise("`Admin` describes settings and alters them, on 4.4.0 and 3.9.2")
 def test_a_broker_describes_itself_and_keeps_its_secrets(each_kafka_cluster: KafkaCluster) -> None:
     with Admin(bootstrap_servers=each_kafka_cluster.bootstrap_servers) as admin:
