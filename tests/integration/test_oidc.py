@@ -390,6 +390,11 @@ REPLIES: list[Any] = [
         AuthenticationError,
         "status 400: invalid_scope: <hidden> [1m!",
     ),
+    (
+        Reply.of({"error": base64.urlsafe_b64encode(CANARY.encode()).decode()}, 400),
+        AuthenticationError,
+        "status 400: <hidden>",
+    ),
     (Reply(401, b"<html>no</html>"), AuthenticationError, "responded with status 401"),
     (Reply(302, b"", {"Location": "https://h"}), AuthenticationError, "redirects are not followed"),
     (

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from pykclient.config.setting_text import HIDDEN
 from pykclient.errors import AuthenticationError
 from pykclient.errors.text import printable
 from pykclient.network.sasl.mechanism import SaslMechanism
+from pykclient.network.sasl.redaction import masked
 
 if TYPE_CHECKING:
     from pykclient.network.sasl.token import OAuthToken
@@ -49,7 +49,7 @@ class OAuthBearer(SaslMechanism):
         )
 
     def masked(self, text: str) -> str:
-        return text.replace(self.token.value.value, HIDDEN)
+        return masked(text, [self.token.value])
 
     def respond(self, challenge: bytes) -> bytes | None:
         """Return None on success, or the message that ends a failed exchange.

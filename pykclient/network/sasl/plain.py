@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.config.setting import Password
-from pykclient.config.setting_text import HIDDEN
 from pykclient.errors import AuthenticationError
 from pykclient.network.sasl.mechanism import SaslMechanism
+from pykclient.network.sasl.redaction import masked
 
 if TYPE_CHECKING:
     from pykclient.config.setting import PasswordSource
@@ -41,8 +41,7 @@ class Plain(SaslMechanism):
         return b"\0".join((b"", self.user.encode(), password.encoded()))
 
     def masked(self, text: str) -> str:
-        secret = self._sent
-        return text.replace(secret.value, HIDDEN) if secret is not None and secret.value else text
+        return text if self._sent is None else masked(text, [self._sent])
 
     def respond(self, challenge: bytes) -> None:
         """Complete the authentication. Nothing more is sent, whatever the broker responds."""

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, quote_plus
 
 from pykclient.config.setting import Password
-from pykclient.config.setting_text import HIDDEN
 from pykclient.errors import AuthenticationError, ConnectionFailedError, DecodeError
 from pykclient.network.io.http_proxy import proxy_of
 from pykclient.network.io.https import HttpEndpoint
 from pykclient.network.log import ClientLog
+from pykclient.network.sasl.redaction import masked
 from pykclient.network.sasl.token import (
     TIME_S_MAX,
     OAuthToken,
@@ -107,7 +106,7 @@ class TokenEndpoint:
         return self._read(response, secrets)
 
     def _refuse(self, response: HttpResponse, secrets: Iterable[Password]) -> None:
-        reason = _shown(_masked(_reason(response), secrets))
+        reason = _shown(masked(_reason(response), secrets))
         text = f"the server responded with status {response.status}{reason and f': {reason}'}"
         if 300 <= response.status < 400:
             raise AuthenticationError(
@@ -122,7 +121,7 @@ class TokenEndpoint:
         try:
             text, lifetime_s = _issued(response)
         except ValueError as error:
-            reason = _shown(_masked(str(error), secrets))
+            reason = _shown(masked(str(error), secrets))
         else:
             return token_of(text, lifetime_s, self._subject, self._extensions)
         raise AuthenticationError(reason)
@@ -144,19 +143,6 @@ def token_of(
         expires_ms = wall_ms() + round(lifetime_s * 1000)
     principal = claims.get(subject)
     return OAuthToken(text, expires_ms, principal if isinstance(principal, str) else "", extensions)
-
-
-def _masked(text: str, secrets: Iterable[Password]) -> str:
-    """Hide secrets in a server's text, which may repeat parts of the request.
-
-    Each secret is hidden in every form in which it was sent. This must happen before the text is
-    cut, since part of a secret would not be found.
-    """
-    found = [secret.value for secret in secrets if secret.value]
-    forms = {form for each in found for form in (each, quote_plus(each), quote(each))}
-    for form in sorted(forms, key=len, reverse=True):
-        text = text.replace(form, HIDDEN)
-    return text
 
 
 def _issued(response: HttpResponse) -> tuple[Password, float | None]:
