@@ -21,6 +21,11 @@ JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 KEY_BYTES_MAX: Final = 65_536
 """Maximum size of a protected key; an RSA key of 16,384 bits takes 10 KB."""
 
+CERTIFICATES_MAX: Final = 10_000
+"""Certificates of one store, and entries; those of a system's authorities are 150."""
+PASSWORD_LENGTH_MAX: Final = 1_000
+"""The longest password, which is hashed for each 20 bytes of a key."""
+
 _DIGEST_SIZE: Final = 20
 _WHITENER: Final = b"Mighty Aphrodite"
 """The constant that Java adds to the password in a store's digest."""
@@ -107,7 +112,9 @@ def read_jks(data: bytes, password: str | None) -> Jks:
         raise ValueError(f"it has version {version}, but only 1 and 2 are supported")
     trusted: list[bytes] = []
     keys: list[ProtectedKey] = []
-    for _ in range(reader.number(4)):  # each entry takes bytes, so the file's size bounds the loop
+    for index in range(reader.number(4)):  # each entry takes bytes, too
+        if index == CERTIFICATES_MAX:
+            raise ValueError(f"it has more than {CERTIFICATES_MAX} entries")
         tag = reader.number(4)
         alias = reader.text()
         reader.take(8)  # its time
@@ -130,6 +137,7 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
+        self._certificates_left = CERTIFICATES_MAX
 
     @property
     def is_at_end(self) -> bool:
@@ -153,6 +161,9 @@ class _Reader:
     def certificate(self, version: int) -> bytes:
         if version == 2 and (kind := self.text()) not in _X509:
             raise ValueError(f"it has a certificate of the type {kind[:100]!r}, which is not X.509")
+        self._certificates_left -= 1
+        if self._certificates_left < 0:
+            raise ValueError(f"it has more than {CERTIFICATES_MAX} certificates")
         return self.take(self.number(4))
 
 
@@ -187,6 +198,8 @@ def _element(data: bytes, at: int, end: int, tag: int) -> tuple[int, int]:
 
 def _password_bytes(password: str) -> bytes:
     """Return a password in Java's form: two bytes per character."""
+    if len(password) > PASSWORD_LENGTH_MAX:
+        raise ValueError(f"the password has more than {PASSWORD_LENGTH_MAX} characters")
     return password.encode("utf-16-be", "surrogatepass")
 
 

@@ -22,6 +22,7 @@ from pykclient.config.file_content import read_file
 from pykclient.config.pem import with_lines
 from pykclient.errors import ConfigError
 from pykclient.network.io import jks
+from pykclient.network.io.key_protection import check_pem, check_store
 from pykclient.network.log import ClientLog
 
 if TYPE_CHECKING:
@@ -388,6 +389,7 @@ def _store_type(data: bytes, declared: str, setting: str, kind: str) -> str:
 
 
 def _load_pem(context: ssl.SSLContext, pem: bytes, password: Password | None, setting: str) -> None:
+    check_pem(pem, setting)
     secret = "" if password is None else password.value
     with _as_file(_with_lines(pem)) as place:
         try:
@@ -510,6 +512,7 @@ def _pkcs12(data: bytes, password: Password | None, setting: str) -> PKCS12KeyAn
             f"{setting} is in PKCS#12, which needs the package cryptography: pip install "
             f"cryptography. Or convert it: openssl pkcs12 -in FILE -out FILE.pem."
         ) from None
+    check_store(data, setting)
     try:
         return load_pkcs12(data, None if password is None else password.value.encode())
     except ValueError:

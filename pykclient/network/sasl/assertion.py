@@ -18,6 +18,7 @@ from uuid import uuid4
 from pykclient.config import file_content
 from pykclient.config.setting import Password
 from pykclient.errors import ConfigError
+from pykclient.network.io.key_protection import check_pem, check_size
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -143,7 +144,10 @@ class SignedAssertions:
                 f"{setting} needs the package cryptography to sign: pip install "
                 f"cryptography. Or give sasl.oauthbearer.assertion.file."
             ) from None
-        key = _loaded(load_pem_private_key, self._pem(setting), config.passphrase)
+        pem = self._pem(setting)
+        for check in (check_pem, check_size):
+            check(pem.value.encode("ascii", "replace"), setting)
+        key = _loaded(load_pem_private_key, pem, config.passphrase)
         if key is None:
             passphrase = "is missing or " if config.passphrase is None else ""
             raise ConfigError(
