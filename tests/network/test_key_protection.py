@@ -225,6 +225,17 @@ def test_the_settings_are_named(tmp_path: Path) -> None:
             SslFactory(ProducerConfig.from_settings(settings | given))
 
 
+def test_authorities_have_a_limit() -> None:
+    authority = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+    given = {
+        "bootstrap.servers": "h:9092",
+        "security.protocol": "SSL",
+        "ssl.truststore.certificates": authority * 5_001,
+    }
+    with pytest.raises(ConfigError, match="has 5001 certificates, and 5000 are the maximum"):
+        SslFactory(ProducerConfig.from_settings(given))
+
+
 def jks_of(count: int, entry: bytes) -> bytes:
     return jks.MAGIC + (1).to_bytes(4) + count.to_bytes(4) + entry + bytes(20)
 

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Maximum size of a certificate file; a system's bundle has a quarter of a megabyte."""
 
+CERTIFICATES_MAX: Final = 5_000
+"""Certificates that are trusted; a system has 150. OpenSSL compares each with all others."""
+
 _PEM_BEGIN: Final = b"-----BEGIN"
 _DER_SEQUENCE: Final = b"\x30"
 
@@ -345,6 +348,11 @@ def _set_suites_of_tls13(context: ssl.SSLContext, suites: list[str]) -> None:
 
 
 def _trust(context: ssl.SSLContext, pem: str, setting: str) -> None:
+    count = pem.count("-----BEGIN ")
+    if count > CERTIFICATES_MAX:
+        raise ConfigError(
+            f"{setting} has {count} certificates, and {CERTIFICATES_MAX} are the maximum."
+        )
     try:
         context.load_verify_locations(cadata=with_lines(pem))
     except (ssl.SSLError, ValueError) as error:
