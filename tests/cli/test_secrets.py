@@ -155,7 +155,7 @@ def test_what_is_less_safe_than_it_looks_is_a_line_at_the_command_line(
     monkeypatch.delenv("PYKCLIENT_SASL_PASSWORD")
     complaint = run("topics", "list", *USER, "-X", f"sasl.password={CANARY}").complaint
     assert complaint.splitlines()[0] == (
-        "pykclient: sasl.password stands on the command line, which other users of this machine "
+        "pykclient: sasl.password is on the command line, which other users of this machine "
         "may see; give -X sasl.password alone to be asked for it, or set the variable "
         "PYKCLIENT_SASL_PASSWORD"
     )
