@@ -1,8 +1,8 @@
 """A Kafka client in Python, from the sockets up.
 
-Everything that users import stands here, in `pykclient.errors`, `pykclient.serialization` or
-`pykclient.testing`; other modules are internal. A name is loaded at its first use: a program that
-only produces never loads the consumer.
+All public names are here, in `pykclient.errors`, `pykclient.serialization` or `pykclient.testing`;
+other modules are internal. A name is imported at its first use: a program that only produces never
+imports the consumer.
 
 Owner: none; it holds no state.
 """
@@ -183,22 +183,23 @@ _INSTEAD = {
     **dict.fromkeys(("KafkaException", "KafkaError"), "errors.KafkaError"),
     "Message": "ConsumerRecord",
 }
-"""What other clients' names are here. `from ... import` shows the text of no AttributeError."""
+"""Names of other clients, with their replacement. `from ... import` does not show the text of an
+AttributeError."""
 
 
-if not TYPE_CHECKING:  # a type checker would take it for a promise of any name
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name in _INSTEAD:
             raise ImportError(
-                f"pykclient has no {name}; pykclient.{_INSTEAD[name]} takes its place: see the "
+                f"pykclient has no {name}; use pykclient.{_INSTEAD[name]}: see the "
                 f"pages on coming from confluent-kafka and from kafka-python",
                 name=__name__,
             )
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(_HOME[name], __name__), name)
-        globals()[name] = value  # later uses find it without coming here
+        globals()[name] = value  # later uses find it directly
         return value
 
 

@@ -1,10 +1,10 @@
-"""Arguments of public calls: what is wrong is a `UsageError` that names it, with the cure.
+"""Arguments of public calls: an invalid one raises a `UsageError` with its name and the cure.
 
-Messages show numbers and short texts as they are, and of everything else the type alone: bytes may
-be a record's, and messages end up in logs.
+Messages show numbers and short texts, and only the type of everything else: bytes may belong to a
+record, and messages end up in logs.
 
 Owner: none; it holds no state.
-Source: ours. Java's compiler refuses most of it.
+Source: ours. Java's compiler rejects most of these mistakes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 FOREVER_MS: Final = 2**53
-"""What an infinite timeout amounts to; added to a clock it stays below `NEVER_MS`."""
+"""Value of an infinite timeout; added to a clock it stays below `NEVER_MS`."""
 
 TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""As ``Topic.validate`` of Kafka has it, but for the names of dots alone."""
+"""Kafka's rule for topic names (``Topic.validate``), except that it allows "." and ".."."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -36,7 +36,7 @@ _PARTITION: Final = "TopicPartition(topic, number)"
 
 
 def shown_argument(value: object) -> str:
-    """Return a wrong argument as a message shows it: numbers and texts, else what type it is."""
+    """Return the form of an invalid argument for messages: numbers and texts, else its type."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return shown("", value)
     if isinstance(value, TopicPartition):
@@ -45,7 +45,7 @@ def shown_argument(value: object) -> str:
 
 
 def is_number(value: object, maximum: int) -> bool:
-    """Whether it is an integer from 0 on that the protocol can carry."""
+    """Return whether a value is an integer from 0 to `maximum`."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum
 
 
@@ -59,8 +59,8 @@ def check_partition(partition: object, call: str) -> None:
         and is_number(partition.partition, INT_MAX)
     ):
         raise UsageError(
-            f"{call}: {shown_argument(partition)} is no partition; give {_PARTITION}, numbers from "
-            f"0 to {INT_MAX}"
+            f"{call}: {shown_argument(partition)} is not a partition; give {_PARTITION}, numbers "
+            f"from 0 to {INT_MAX}"
         )
 
 
@@ -80,7 +80,7 @@ def offsets_by_partition(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int], call: str
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return offsets in the form in which they are committed."""
-    each = "the offset of the next record to read, such as the next_offsets of what poll returned"
+    each = "the offset of the next record to read, such as next_offsets of the result of poll"
     found = {}
     for partition, given in _items(offsets, f"{call}: offsets", each):
         where = f"{call}: offset of {partition}"
@@ -103,7 +103,7 @@ def offsets_by_partition(
 def times_by_partition(
     times: Mapping[TopicPartition, int | datetime], call: str
 ) -> dict[TopicPartition, int]:
-    """Return times in milliseconds since 1970, those between two of them rounded up."""
+    """Return times in milliseconds since 1970, with fractions rounded up."""
     each = "milliseconds since 1970 or to a datetime"
     return {
         partition: checked_time_ms(time, f"{call}: the time for {partition}")
@@ -114,7 +114,7 @@ def times_by_partition(
 def _items(
     values: Mapping[TopicPartition, T], where: str, each: str
 ) -> Iterator[tuple[TopicPartition, T]]:
-    """Yield what a mapping has for each partition; `each` says what that is."""
+    """Yield the value of each partition in a mapping; `each` describes a value."""
     if not isinstance(values, Mapping):
         raise UsageError(
             f"{where} is {shown_argument(values)}; give a mapping of each {_PARTITION} to {each}"
@@ -125,21 +125,21 @@ def _items(
 
 
 def checked_time_ms(time: object, where: str) -> int:
-    """Return a time in milliseconds since 1970, one between two of them rounded up."""
+    """Return a time in milliseconds since 1970, with fractions rounded up."""
     if isinstance(time, datetime):
         if time.utcoffset() is None:
             raise UsageError(
-                f"{where} is a datetime without a time zone; give one with it, as "
-                f"datetime.now(UTC) is, or milliseconds since 1970"
+                f"{where} is a datetime without a time zone; give one with a time zone, such as "
+                f"datetime.now(UTC), or milliseconds since 1970"
             )
         time = -((_EPOCH - time) // _MILLISECOND)
     if is_number(time, LONG_MAX):
         assert isinstance(time, int)
         return time
-    seconds = " (seconds? time.time() has those)" if isinstance(time, float) else ""
+    seconds = " (seconds? time.time() returns those)" if isinstance(time, float) else ""
     raise UsageError(
         f"{where} is {shown_argument(time)}{seconds}; give an integer, milliseconds since 1970, or "
-        f"a datetime with its time zone. For the ends there are beginning_offsets and end_offsets"
+        f"a datetime with its time zone. For the ends use beginning_offsets and end_offsets"
     )
 
 
@@ -161,8 +161,8 @@ def check_offset(offset: object, where: str) -> None:
 
 
 def value_list(values: Iterable[T], where: str, each: str) -> list[T]:
-    """Return values as a list; `each` says what one of them is."""
-    # A partition is a tuple, too: whoever takes names would find its topic in it.
+    """Return values as a list; `each` describes one of them."""
+    # A partition is a tuple, too: a list of names must not take its topic for a name.
     no_lists = (str, bytes, bytearray, memoryview, TopicPartition, OffsetAndMetadata)
     if isinstance(values, no_lists) or not isinstance(values, Iterable):
         raise UsageError(f"{where} is {shown_argument(values)}; give a list, each {each}")
@@ -170,14 +170,14 @@ def value_list(values: Iterable[T], where: str, each: str) -> list[T]:
 
 
 def name_list(names: Iterable[str], what: str, call: str) -> list[str]:
-    """Return each name once; `what` they are is for the error."""
-    if isinstance(names, str):  # an iterable of strings as well, though not the one that was meant
+    """Return each name once; `what` describes a name for the error."""
+    if isinstance(names, str):  # a string is an iterable of strings as well
         given = shown_argument(names)
         raise UsageError(f"{call}({given}): give a list of {what} names, as in {call}([{given}])")
     found = value_list(names, f"{call}: {what}s", f"the name of a {what}")
     for name in found:
         if not isinstance(name, str):
-            raise UsageError(f"{call}: {shown_argument(name)} is no name of a {what}; give strings")
+            raise UsageError(f"{call}: {shown_argument(name)} is not a {what} name; give strings")
         check_text(name, what, call)
     return list(dict.fromkeys(found))
 
@@ -191,7 +191,7 @@ def subscribed_topics(topics: Collection[str]) -> list[str]:
     for topic in listed:
         if not isinstance(topic, str) or not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
             raise UsageError(
-                f"subscribe: {shown_argument(topic)} can be no topic: give up to 249 letters, "
+                f"subscribe: {shown_argument(topic)} is not a topic name: give up to 249 letters, "
                 f"digits, dots, underscores and hyphens; for a regular expression use "
                 f"subscribe(pattern=...)"
             )
@@ -204,15 +204,18 @@ def compiled_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
         compiled = re.compile(pattern)
     except (re.error, TypeError) as error:
         raise UsageError(
-            f"subscribe: pattern {shown_argument(pattern)} is no regular expression: {error}"
+            f"subscribe: pattern {shown_argument(pattern)} is not a regular expression: {error}"
         ) from error
     if not isinstance(compiled.pattern, str):
-        raise UsageError("subscribe: pattern is one of bytes; topics are text")
+        raise UsageError("subscribe: pattern is a bytes pattern; topics are text")
     return compiled
 
 
 def check_topic(topic: object, call: str) -> str:
-    """Return a topic's name. Brokers decide whether it is legal; a request must hold it."""
+    """Check that a request can carry a topic's name, and return it.
+
+    Brokers decide whether it is legal.
+    """
     if isinstance(topic, str) and is_topic_name(topic):
         return topic
     raise UsageError(
@@ -222,7 +225,7 @@ def check_topic(topic: object, call: str) -> str:
 
 
 def check_text(text: str, what: str, call: str) -> None:
-    """Refuse a string that no request can carry."""
+    """Reject a string that no request can carry."""
     try:
         sendable_text(text)
     except ValueError as error:
@@ -244,10 +247,10 @@ def check_count(count: object, where: str) -> None:
 
 
 def check_callable(function: Callable[..., object] | None, where: str, takes: str) -> None:
-    """Refuse what cannot be called; None is fine. `takes` names its arguments."""
+    """Reject a value that is neither callable nor None. `takes` names its arguments."""
     if function is not None and not callable(function):
         raise UsageError(
-            f"{where} is of type {type(function).__name__}, which cannot be called; give a "
+            f"{where} is of type {type(function).__name__}, which is not callable; give a "
             f"function of {takes}, or None"
         )
 
@@ -257,7 +260,7 @@ def timeout_ms(timeout: float | None, default_ms: int) -> int:
     if timeout is None:
         return default_ms
     try:
-        if timeout >= 0:  # which NaN is not
+        if timeout >= 0:  # false for NaN
             return round(min(timeout * 1000, FOREVER_MS))
     except (TypeError, ValueError, ArithmeticError):  # text, a timedelta, an array ...
         pass  # refused below, with the others

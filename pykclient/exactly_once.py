@@ -1,9 +1,9 @@
-"""ExactlyOnce: reads records, and commits what is made of them with their offsets or not at all.
+"""ExactlyOnce: reads records, and commits the results together with their offsets, or neither.
 
-A batch is what one poll returned. It is *polled*, then *open* (its transaction is), then
+A batch holds the records of one poll. It is *polled*, then *open* (its transaction is), then
 *committing* and *finished*; or *aborting*, *rewinding* and *finished*, after which the consumer
-reads the same records again. What brokers hinder stays where it is, and goes on before the next
-poll.
+reads the same records again. If brokers prevent a step, the batch stays in its state and continues
+before the next poll.
 
 Owner: the thread that uses the consumer.
 Source: KIP-98, KIP-447; Java's guide to ``KafkaProducer`` (consume, transform, produce).
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 AS_IF_FENCED: Final = (InvalidProducerEpochError, InvalidTxnStateError)
-"""With these a leader refuses the records of a producer that another one, or a time-out, has
-fenced. If the leader asks a coordinator that hung and was replaced, also those of one that nothing
-has fenced. The abort shows whether another producer has the id."""
+"""Errors of a leader that refuses a producer's records because another producer, or a time-out, has
+fenced it. If the leader asks a coordinator that hung and was replaced, a producer that is not
+fenced may get them too. The abort shows whether another producer has the id."""
 
 CURED_BY_ABORT: Final = (
     *AS_IF_FENCED,
@@ -61,11 +61,12 @@ CURED_BY_ABORT: Final = (
     TransactionAbortableError,
     UnknownProducerIdError,
 )
-"""After these a transaction has to be aborted, and the next one may succeed. Brokers that have lost
-what they knew of a producer know it anew after an abort."""
+"""Errors after which the transaction must be aborted, and the next one may succeed. Brokers that
+lost their state of a producer learn it again after an abort."""
 
 LEFT_EARLY_MAX: Final = 10
-"""Blocks in a row that leave their loops early. A block that always does would never commit."""
+"""Maximum blocks in a row that leave their loops early. A block that always does so would never
+commit."""
 MS_PER_S: Final = 1_000
 LOG: Final = "log"
 
@@ -91,33 +92,33 @@ NEXT: Final[dict[BatchState, frozenset[BatchState]]] = {
 
 
 class ExactlyOnce(Generic[K_co, V_co]):
-    """Has each record take effect once, in the topics that a producer writes and in the group.
+    """Processes each record exactly once, in the topics that a producer writes and in the group.
 
-    What a block sends and the offsets of its records are one transaction::
+    The records that a block sends and the offsets of the records it read are one transaction::
 
         for batch in ExactlyOnce(consumer, producer):
             with batch as records:
                 for record in records:
                     producer.send("out", transformed(record))
 
-    The block commits at its end. After an exception in it the transaction is aborted, the consumer
-    goes back to the batch's first records, and the exception is raised. When the group has moved
-    on (a rebalance), or a broker says that only an abort helps, nothing is raised: the loop goes on
-    with what the group has committed. So it does after a `RetriableError`, such as a delivery that
-    brokers were away for, if the consumer has ``on_stall="log"``. What a block does besides, to
-    files or databases, may so happen twice.
+    The block commits at its end. After an exception in it, the transaction is aborted, the consumer
+    returns to the batch's first records, and the exception is raised. If the group has rebalanced,
+    or a broker requires an abort, nothing is raised: the loop continues from the group's committed
+    offsets. It does the same after a `RetriableError`, such as a delivery that failed because
+    brokers were unreachable, if the consumer has ``on_stall="log"``. Other side effects of a block,
+    such as on files or databases, may thus happen twice.
 
-    A block that leaves a loop over its records early, by `break` or `return`, is aborted as well,
-    since nobody knows whether the output of the record in hand was sent. Nothing is raised, and the
-    next batch begins with the same records; the tenth such block in a row raises `UsageError`.
+    A block that leaves the loop over its records early, by `break` or `return`, is aborted as well,
+    since it is unknown whether the output of the current record was sent. Nothing is raised, and
+    the next batch begins with the same records; the tenth such block in a row raises `UsageError`.
 
-    Other readers see the output once with ``isolation_level="read_committed"``. Each process that
-    runs needs a `transactional_id` of its own; one that starts again takes its former one, which
-    aborts what it has left open. Brokers 2.5 or newer (KIP-447).
+    Other readers see the output once with ``isolation_level="read_committed"``. Each running
+    process needs its own `transactional_id`; a restarted process reuses its former one, which
+    aborts the transaction it has left open. Brokers 2.5 or newer (KIP-447).
 
     Raises:
-        UsageError: the consumer has no `group_id`, commits by itself, or reads what is not
-            committed; or the producer has no `transactional_id`.
+        UsageError: the consumer has no `group_id`, commits automatically, or reads uncommitted
+            records; or the producer has no `transactional_id`.
     """
 
     def __init__(
@@ -127,23 +128,26 @@ class ExactlyOnce(Generic[K_co, V_co]):
         *,
         max_records: int | None = None,
     ) -> None:
-        """Take clients that nothing else uses. `max_records` is of one batch; None means
-        `max_poll_records`. The producer may have called `init_transactions` before, or another
-        loop that has ended."""
+        """Create the loop for clients that are not used otherwise.
+
+        `max_records` is the maximum size of a batch; None means `max_poll_records`. The producer
+        may have called `init_transactions` before, or have been used in another loop that has
+        ended.
+        """
         _check(consumer, producer)
         self._loop = _Loop(consumer, producer, max_records)
 
     def __iter__(self) -> Iterator[ExactlyOnceBatch[K_co, V_co]]:
-        """Yield batches that have records, for ever.
+        """Yield batches with records, endlessly.
 
         Raises:
-            WakeupError: `wakeup` of the consumer was called; a block under way ends before that.
+            WakeupError: `wakeup` of the consumer was called; a block under way ends first.
             ProducerFencedError: another producer has the `transactional_id`, or a transaction took
                 longer than `transaction_timeout_ms`. Make a new producer, or stop.
             UsageError: the last batch was not used in a ``with`` block.
-            KafkaError: what `Consumer.poll` and `Producer.init_transactions` raise.
+            KafkaError: an error of `Consumer.poll` or `Producer.init_transactions`.
 
-        The end of a block raises `TransactionStateError` where a call in it has ended the
+        The end of a block raises `TransactionStateError` if a call in it has ended the
         transaction: the next batch begins with the same records.
         """
         try:
@@ -157,7 +161,7 @@ class ExactlyOnce(Generic[K_co, V_co]):
 
         Raises:
             KafkaError: as the loop does.
-            Exception: what `handler` raises; its transaction is aborted.
+            Exception: an exception of `handler`; its transaction is aborted.
         """
         try:
             while True:
@@ -170,7 +174,7 @@ class ExactlyOnce(Generic[K_co, V_co]):
 
 
 class _Loop(Generic[K_co, V_co]):
-    """What the batches of an `ExactlyOnce` have in common."""
+    """State shared by the batches of an `ExactlyOnce`."""
 
     def __init__(
         self,
@@ -192,20 +196,20 @@ class _Loop(Generic[K_co, V_co]):
         self.guard = consumer._wiring.batch_guard  # noqa: SLF001 - a part of the package
 
     def next_batch(self) -> ExactlyOnceBatch[K_co, V_co]:
-        self.guard.on_loop_left()  # the polls below are the loop's own
+        self.guard.on_loop_left()  # the polls below belong to the loop
         self._settle()
         while True:
             records = self._consumer.poll(max_records=self._max_records)
             if records:
-                # If the member is removed by now, brokers refuse the offsets.
+                # If the member has been removed by now, brokers reject the offsets.
                 self._batch = ExactlyOnceBatch(self, records, self._consumer.group_metadata())
                 self.guard.state = BatchUse.UNUSED
                 return self._batch
 
     def _settle(self) -> None:
-        """Finish what the last batch left, and what the first one needs.
+        """Finish the last batch, or initialize transactions before the first one.
 
-        With ``on_stall="log"`` it is tried until it is done.
+        With ``on_stall="log"`` it retries until it succeeds.
         """
         while True:
             try:
@@ -226,16 +230,16 @@ class _Loop(Generic[K_co, V_co]):
         return self.producer._core.config.transaction_timeout_ms / MS_PER_S  # noqa: SLF001
 
     def on_committed(self, records: ConsumerRecords[K_co, V_co]) -> None:
-        """Record that a batch took effect: nothing of it is returned again."""
+        """Record that a batch was committed: none of its records is returned again."""
         self._failure_count = self._left_early_count = 0
         self._consumer._wiring.unprocessed.finish(records.next_offsets)  # noqa: SLF001
 
     def on_failed(self) -> None:
-        """Record that a block did not end by leaving its records early."""
+        """Record that a block failed, and not by leaving its records early."""
         self._left_early_count = 0
 
     def is_left_early(self) -> bool:
-        """Return whether a loop over the records of the last batch was left before its end.
+        """Return whether the loop over the last batch's records was left early.
 
         Raises:
             UsageError: so were those of the last `LEFT_EARLY_MAX` batches.
@@ -246,7 +250,7 @@ class _Loop(Generic[K_co, V_co]):
             if self._left_early_count >= LEFT_EARLY_MAX:
                 raise UsageError(
                     f"{LEFT_EARLY_MAX} blocks in a row have left the loops over their records "
-                    f"early, by break, return, any() or zip(), so nothing is committed: go through "
+                    f"early, by break, return, any() or zip(), so nothing is committed: process "
                     f"all records of a block, use smaller batches (max_records), or raise an "
                     f"exception to stop"
                 )
@@ -261,7 +265,7 @@ class _Loop(Generic[K_co, V_co]):
         return is_left
 
     def goes_on_after(self, error: BaseException) -> bool:
-        """Return whether the loop does the batch again, instead of raising what prevented it."""
+        """Return whether the loop repeats the batch instead of raising the error."""
         if isinstance(error, TransactionAbortableError):
             cause = error.__cause__
             if cause is None or isinstance(cause, CURED_BY_ABORT):
@@ -270,12 +274,12 @@ class _Loop(Generic[K_co, V_co]):
         return isinstance(error, RetriableError) and self._lives_on
 
     def back_off(self, error: BaseException) -> None:
-        """Pause before the next attempt, as a member that reads nothing.
+        """Pause before the next attempt, without reading records.
 
         Raises:
             WakeupError: `wakeup` was called.
         """
-        self.log.warning("a batch of records is not committed yet, and is tried again: %s", error)
+        self.log.warning("a batch of records is not committed yet and will be retried: %s", error)
         delay_ms = self._backoff.delay_ms(self._failure_count)
         self._failure_count += 1
         consumer = self._consumer
@@ -285,26 +289,26 @@ class _Loop(Generic[K_co, V_co]):
             records = consumer.poll(delay_ms / MS_PER_S)
         finally:
             consumer.resume(active & consumer.assignment())
-        for partition in records.partitions:  # that came with a rebalance just now
+        for partition in records.partitions:  # including those assigned just now
             consumer.seek(partition, records[partition][0].offset)
 
     def wake_again(self) -> None:
-        """Have the next wait raise what has given way to an exception of the block."""
+        """Make the next wait raise the wakeup that was deferred by an exception of the block."""
         self._consumer.wakeup()
 
     def of_present_topics(
         self, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Leave out offsets whose topic was deleted and created again since they were read."""
+        """Return the offsets without those of topics recreated since they were read."""
         commits = self._consumer._wiring.commits  # noqa: SLF001 - a part of the package
         assert commits is not None, "there is a group"
         return commits.of_present_topics(offsets)
 
     def rewind(self, records: ConsumerRecords[K_co, V_co]) -> None:
-        """Go back to what is committed, in the partitions of a batch that are still this member's.
+        """Return to the committed offsets, in the partitions of a batch that are still assigned.
 
         Raises:
-            KafkaError: as `Consumer.committed`; the positions stay.
+            KafkaError: as in `Consumer.committed`; the positions do not change.
         """
         consumer = self._consumer
         present = self.of_present_topics(records.next_offsets)
@@ -315,7 +319,7 @@ class _Loop(Generic[K_co, V_co]):
 
 
 class ExactlyOnceBatch(Generic[K_co, V_co]):
-    """The records of one poll, and their transaction: a context manager, for one ``with`` block."""
+    """The records of one poll and their transaction: a context manager for one ``with`` block."""
 
     def __init__(
         self,
@@ -331,14 +335,14 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
         self._begun_count = 0
         self._begun_s = 0.0
         self._group_metadata = group_metadata
-        """Of the generation in which the records were read: a later one must not commit them."""
+        """Metadata of the generation that read the records: a later one must not commit them."""
 
     def __enter__(self) -> ConsumerRecords[K_co, V_co]:
-        """Begin the transaction; return the records.
+        """Begin the transaction and return the records.
 
         Raises:
             UsageError: the batch was used before.
-            KafkaError: as `Producer.begin_transaction`.
+            KafkaError: as in `Producer.begin_transaction`.
         """
         if self.state is not BatchState.POLLED:
             raise UsageError("a batch is for one with block; take the next one of the loop")
@@ -362,7 +366,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
             self._loop.guard.state = BatchUse.ENDED
 
     def _end(self, error: BaseException | None) -> bool:
-        """Commit, or abort and rewind; return whether the loop goes on in spite of `error`."""
+        """Commit, or abort and rewind; return whether the loop continues despite `error`."""
         if error is not None:
             return self._recover(error)
         try:
@@ -380,11 +384,11 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
         return False
 
     def settle(self) -> None:
-        """Go on to the end, as far as brokers let us.
+        """Finish the batch, as far as brokers allow.
 
         Raises:
             UsageError: there was no ``with`` block, or it has not ended.
-            KafkaError: it cannot be finished now; the state is as far as it came.
+            KafkaError: it cannot be finished now; the batch keeps the state it reached.
         """
         if self.state in {BatchState.POLLED, BatchState.OPEN}:
             raise UsageError(
@@ -407,7 +411,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
             self._to(BatchState.FINISHED)
 
     def _check_own(self) -> None:
-        """Make sure that the block's transaction is still open.
+        """Check that the block's transaction is still open.
 
         Raises:
             TransactionStateError: a call in the block has ended it, or is about to.
@@ -416,14 +420,14 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
             return
         raise TransactionStateError(
             "the block of a batch has ended its transaction itself, by commit_transaction() or "
-            "abort_transaction(). The block's end commits, together with the offsets: leave these "
-            "calls out, and raise an exception where it is to abort. The offsets of this batch are "
-            "not committed and its records come again; what was committed in the block is there, "
-            "and will be doubled"
+            "abort_transaction(). The end of the block commits together with the offsets: leave "
+            "these calls out, and raise an exception to abort. The offsets of this batch are not "
+            "committed and its records come again; records committed in the block stay, and will "
+            "be duplicated"
         )
 
     def _abort(self) -> None:
-        """Abort; see a call through by which the block has begun to end its transaction itself."""
+        """Abort the transaction; if the block has begun to end it itself, complete that first."""
         try:
             self._producer.abort_transaction()
         except TransactionStateError as ended:
@@ -431,15 +435,15 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
             try:
                 self._producer.commit_transaction()
             except TransactionStateError:
-                return  # nothing is open, and nothing under way
+                return  # no transaction is open or ending
 
     def _recover(self, failure: BaseException) -> bool:
-        """Abort and rewind after what prevented a commit; one whose end is not known goes on.
+        """Abort and rewind after an error; complete a commit of unknown outcome first.
 
-        Returns whether the loop goes on.
+        Returns whether the loop continues.
 
         Raises:
-            ProducerFencedError: only now it shows that this producer is fenced.
+            ProducerFencedError: this producer turns out to be fenced.
             WakeupError: `wakeup` was called.
         """
         self._loop.on_failed()
@@ -464,7 +468,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
         return True
 
     def _check_time(self, failure: BaseException) -> None:
-        """See that a transaction was not refused since it had taken too long: the next one would.
+        """Check that a transaction was not aborted for its duration: the next one would be too.
 
         Raises:
             ProducerFencedError: it was.
@@ -493,11 +497,11 @@ def _check(consumer: object, producer: object) -> None:
         (config.group_id is None, "the consumer has no group_id, which commits its offsets"),
         (
             config.enable_auto_commit,
-            "the consumer commits by itself; give it enable_auto_commit=False",
+            "the consumer commits automatically; give it enable_auto_commit=False",
         ),
         (
             config.isolation_level is not IsolationLevel.READ_COMMITTED,
-            "the consumer reads what may be aborted; give it isolation_level='read_committed'",
+            "the consumer reads uncommitted records; give it isolation_level='read_committed'",
         ),
         (
             transactional_id is None,

@@ -1,10 +1,11 @@
-"""InterceptorChain: user objects called one after the other, in the order of their setting.
+"""InterceptorChain: calls the user's interceptors one after the other, in the setting's order.
 
-One that fails, or returns an object of the wrong type, is skipped: it never stops a record. The
-first failure is logged with its traceback. Failures of the same type in the same method are then
-counted, and logged every 30 seconds (`REPEAT_MS`) and at the end. Only a failure reads the clock.
+An interceptor that fails, or returns an object of the wrong type, is skipped: it never blocks a
+record. The first failure is logged with its traceback. Failures of the same type in the same method
+are then counted, and logged every 30 seconds (`REPEAT_MS`) and at the end. The clock is read only
+for failures.
 
-Owner: whoever calls it.
+Owner: the caller.
 Source: KIP-42; Java classes ``ProducerInterceptors`` and ``ConsumerInterceptors``.
 """
 
@@ -38,7 +39,7 @@ class InterceptorChain(Generic[Interceptor]):
     required: ClassVar[tuple[str, ...]]
     """The methods that an interceptor must have, with their parameters."""
     close_errors: ClassVar[type[BaseException]] = Exception
-    """Exceptions of an interceptor's `close` that are logged, so that the others are closed."""
+    """Exceptions of `close` that are logged, so that the remaining interceptors are closed."""
 
     def __init__(
         self,
@@ -56,10 +57,10 @@ class InterceptorChain(Generic[Interceptor]):
     def from_setting(
         cls, configured: Sequence[object], *, clock_ms: Callable[[], int], client_id: str = ""
     ) -> Self:
-        """Make the interceptors of the setting.
+        """Create the chain from the setting.
 
         Raises:
-            ConfigError: one cannot be imported, or lacks a method.
+            ConfigError: an interceptor cannot be imported, or lacks a method.
         """
         made = [resolve_class_setting("interceptor.classes", entry) for entry in configured]
         for interceptor in made:
@@ -78,10 +79,10 @@ class InterceptorChain(Generic[Interceptor]):
     def pass_through(
         self, method: str, call: Callable[[Interceptor, T], object], given: T, kind: type[T]
     ) -> T:
-        """Give each interceptor what the one before it returned.
+        """Pass a value through all interceptors.
 
-        An interceptor that fails is skipped, and so is one that returns anything but a `kind`, such
-        as the None of a method without `return`: Java passes its null on.
+        An interceptor is skipped if it fails or returns anything but a `kind`, such as the None of
+        a method without `return`: Java would pass the null on.
         """
         for interceptor in self._interceptors:
             try:
@@ -93,7 +94,7 @@ class InterceptorChain(Generic[Interceptor]):
             if isinstance(returned, kind):
                 given = returned
             else:
-                # Only its type: the value may be a secret of the topic.
+                # Show only the type: the value may be a secret of the topic.
                 name = type(returned).__name__
                 self._repeated.log(
                     logging.WARNING,
@@ -108,7 +109,7 @@ class InterceptorChain(Generic[Interceptor]):
         return given
 
     def on_failure(self, interceptor: Interceptor, method: str, error: BaseException) -> None:
-        """Log the failure that is being handled, or count it if the same was logged lately."""
+        """Log the failure being handled, or count it if the same was logged recently."""
         self._repeated.log(
             logging.WARNING,
             self._clock_ms(),
@@ -121,7 +122,7 @@ class InterceptorChain(Generic[Interceptor]):
         )
 
     def close(self) -> None:
-        """Close those that have a `close`, and log how often the others' failures repeated."""
+        """Close the interceptors that have a `close`, and log the counts of repeated failures."""
         self._repeated.log_rest()
         for interceptor in self._interceptors:
             close = getattr(interceptor, "close", None)

@@ -1,11 +1,11 @@
-"""What clients measure of themselves, and how its metrics are named; `docs/metrics.md` has all.
+"""Metrics: recent measurements of clients, and the names of metrics; `docs/metrics.md` lists all.
 
-A `Recent` has some windows of time, two of 30 seconds unless the user says otherwise: the running
-one and those before it. A measurement costs two comparisons and two additions, for a request, a
-batch or a poll, never for a record. What is measured by parts is put `Together` when somebody reads
-it, not measured once more for the whole. Names of metrics are Java's where Java has them.
+A `Recent` has several time windows, two of 30 seconds by default: the current one and those before
+it. A measurement costs two comparisons and two additions, once per request, batch or poll, never
+per record. `Together` combines measurements of parts when they are read. Metrics have Java's names
+where Java has them.
 
-Owner: the thread that measures; others may read, and see a measurement more or less.
+Owner: the thread that measures; others may read, and see one measurement more or less.
 Source: Java classes ``SampledStat``, ``Avg``, ``Max``, ``Rate``, ``FetchMetricsRegistry``,
 ``KafkaConsumerMetrics``, ``ConsumerRebalanceMetricsManager``, ``SenderMetricsRegistry``,
 ``Selector.SelectorMetrics``.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Windows(NamedTuple):
-    """What counts as lately: so many windows of so many milliseconds."""
+    """The number of recent windows, and their length in milliseconds."""
 
     window_count: int
     window_ms: int
@@ -31,7 +31,7 @@ WINDOWS: Final = Windows(2, 30_000)
 
 
 class _Window:
-    """What was measured from one moment on, and what had been before it."""
+    """The measurements since one moment, and the totals before it."""
 
     __slots__ = ("before_count", "before_total", "count", "maximum", "started_ms", "total")
 
@@ -45,11 +45,11 @@ class _Window:
 
 
 _BEFORE_ALL: Final = _Window(0, 0, 0.0)
-"""The window of every `Recent` before its first measurement. Nothing is added to it."""
+"""The window of every `Recent` before its first measurement. It is never changed."""
 
 
 class Recent:
-    """One thing that is measured again and again. Values are not negative."""
+    """One measured quantity, with non-negative values."""
 
     __slots__ = ("_count_max", "_measured", "_running", "_until_ms", "_window_ms")
 
@@ -57,10 +57,10 @@ class Recent:
         self._count_max, self._window_ms = windows
         self._running = _BEFORE_ALL
         self._until_ms = 0
-        """When the running window ends; it begins with the first measurement after."""
-        # A client has several of these for each topic and broker: an empty tuple costs nothing.
+        """End of the current window; the next one starts with the first measurement after it."""
+        # A client has several of these per topic and broker: an empty tuple costs nothing.
         self._measured: tuple[_Window, ...] = ()
-        """The running window is the last one; none before the first measurement."""
+        """The windows, the current one last; empty before the first measurement."""
 
     def add(self, value: float, now_ms: int) -> None:
         if now_ms >= self._until_ms:
@@ -73,7 +73,7 @@ class Recent:
 
     @property
     def count(self) -> int:
-        """How many measurements there were in all."""
+        """Number of all measurements."""
         window = self._running
         return window.before_count + window.count
 
@@ -84,7 +84,7 @@ class Recent:
         return window.before_total + window.total
 
     def lately(self, now_ms: int) -> tuple[int, float]:
-        """Return how many measurements there were, and their sum."""
+        """Return the number of recent measurements and their sum."""
         windows = self._windows(now_ms)
         return sum(window.count for window in windows), sum(window.total for window in windows)
 
@@ -96,11 +96,11 @@ class Recent:
         return max((window.maximum for window in self._windows(now_ms)), default=None)
 
     def rate(self, now_ms: int) -> float:
-        """Return the sum by second."""
+        """Return the recent sum per second."""
         return self._by_second(now_ms, self.lately(now_ms)[1])
 
     def frequency(self, now_ms: int) -> float:
-        """Return how many measurements there were by second."""
+        """Return the recent number of measurements per second."""
         return self._by_second(now_ms, self.lately(now_ms)[0])
 
     def _begin_window(self, now_ms: int) -> None:
@@ -111,7 +111,7 @@ class Recent:
 
     def _by_second(self, now_ms: int, total: float) -> float:
         windows = self._windows(now_ms)
-        # No shorter than a window: the first measurement alone would be a rate without measure.
+        # At least one window long: a first measurement alone would give an arbitrary rate.
         age_ms = max([1, self._window_ms, *(now_ms - window.started_ms for window in windows)])
         return total * 1_000 / age_ms
 
@@ -121,7 +121,7 @@ class Recent:
 
 
 class Together:
-    """What is measured by parts (brokers, topics), reported as of the whole."""
+    """Measurements of parts (brokers, topics), combined."""
 
     __slots__ = ("_parts",)
 
@@ -162,7 +162,7 @@ COORDINATOR: Final = "consumer-coordinator-metrics"
 def named(
     group: str, values: Mapping[str, float | None], tags: tuple[tuple[str, str], ...] = ()
 ) -> dict[MetricName, float]:
-    """Return the values of a group that are known, by the metrics' names."""
+    """Return the known values of a group by metric name."""
     return {
         MetricName(name, group, tags): value for name, value in values.items() if value is not None
     }

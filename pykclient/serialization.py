@@ -1,16 +1,15 @@
-"""Serializers and deserializers: from an application's objects to bytes and back.
+"""Serializers and deserializers: convert an application's objects to bytes and back.
 
-A setting such as `value_serializer` may be an object with `serialize(topic, value)`, or a plain
-callable of the value alone (`str.encode`, `json.loads` and the like) or of topic and value. One
-with a parameter named `headers` gets the record's headers, too: ``(topic, headers, value)`` as in
-Java, ``(topic, value, headers)`` or ``(value, headers)``. Which of these it is, is found out once,
-when the client is made; per record there is one call. None is null, which is neither serialized nor
-deserialized.
+A setting such as `value_serializer` may be an object with `serialize(topic, value)`, or a callable
+of the value (`str.encode`, `json.loads` and the like) or of topic and value. If it has a parameter
+named `headers`, it gets the record's headers, too: ``(topic, headers, value)`` as in Java,
+``(topic, value, headers)`` or ``(value, headers)``. The client determines the form once, when it is
+made; each record takes one call. None is null, which is neither serialized nor deserialized.
 
-The classes write and read the same bytes as Java's classes of the same name, whose full names the
-settings understand. Where Java's replace what cannot be written or read in an encoding, these fail.
+The classes use the same encoding as Java's classes of the same name, whose full names the settings
+accept. If a value cannot be encoded or decoded, they fail where Java's use a replacement character.
 
-Owner: none of these classes has state.
+Owner: none; these classes have no state.
 Source: Java package ``org.apache.kafka.common.serialization``; KIP-82 (headers).
 """
 
@@ -70,41 +69,43 @@ T_contra = TypeVar("T_contra", contravariant=True)
 Number = TypeVar("Number", bound=float)
 
 HeaderList = list[tuple[str, bytes | None]]
-"""A record's headers on its way out: what a serializer appends is sent with it."""
+"""Headers of a record to send. A serializer may append to them."""
 
 Serialize = Callable[[str, object], bytes | None]
-"""Topic and value -> bytes or null; raises KafkaError and nothing else. Never called with None."""
+"""Converts topic and value to bytes or null; raises only KafkaError. Never called with None."""
 
 Deserialize = Callable[[str, bytes], object]
-"""Topic and bytes -> value; raises whatever the deserializer raises. Never called with None."""
+"""Converts topic and bytes to a value; raises the deserializer's errors. Never called with None."""
 
 
 class SerializeWithHeaders(NamedTuple):
-    """As `Serialize`, for a serializer that takes the record's headers."""
+    """A `Serialize` function of a serializer that takes the record's headers."""
 
     call: Callable[[str, HeaderList, object], bytes | None]
 
 
 class DeserializeWithHeaders(NamedTuple):
-    """As `Deserialize`, for a deserializer that takes the record's headers."""
+    """A `Deserialize` function of a deserializer that takes the record's headers."""
 
     call: Callable[[str, Headers, bytes], object]
 
 
 Encoded = bytes | bytearray | memoryview | None
-"""What a serializer of an application's may return."""
+"""The result of an application's serializer."""
 
 
 class Serializer(Protocol[T_contra]):
-    """Turns keys or values into bytes.
+    """Converts keys or values to bytes.
 
-    With a parameter named `headers`, as in ``serialize(topic, headers, value)``, it gets the
-    headers of the record, a list of pairs of a name and bytes or None; what it appends to them is
-    sent. The key is serialized before the value, with the same list.
+    If it has a parameter named `headers`, as in ``serialize(topic, headers, value)``, it gets the
+    record's headers, a list of pairs of a name and bytes or None, and may append to them. The key
+    is serialized before the value, with the same list.
     """
 
     def serialize(self, topic: str, value: T_contra, /) -> Encoded:
-        """Return the bytes to send to `topic`, None for null. A client never gives it None.
+        """Return the bytes to send to `topic`, or None for null. Never called with None.
+
+        Any exception is raised by `send` as a `SerializationError` that names the setting.
 
         Raises: anything; `send` raises it as a `SerializationError` that names the setting.
         """
@@ -112,14 +113,16 @@ class Serializer(Protocol[T_contra]):
 
 
 class Deserializer(Protocol[T_co]):
-    """Turns bytes into keys or values.
+    """Converts bytes to keys or values.
 
-    With a parameter named `headers`, as in ``deserialize(topic, headers, data)``, it gets the
-    headers of the record, a tuple of pairs of a name and bytes or None.
+    If it has a parameter named `headers`, as in ``deserialize(topic, headers, data)``, it gets the
+    record's headers, a tuple of pairs of a name and bytes or None.
     """
 
     def deserialize(self, topic: str, data: bytes, /) -> T_co:
-        """Return what `data`, read from `topic`, stands for. A client never gives it None.
+        """Return the object for `data`, read from `topic`. Never called with None.
+
+        Any exception is raised by `poll` as a `RecordDeserializationError` that names the record.
 
         Raises: anything; `poll` raises it as a `RecordDeserializationError` that names the record.
         """
@@ -143,7 +146,7 @@ class _ReadsHeadersLast(Protocol[T_co]):
 
 
 if TYPE_CHECKING:
-    # What the settings take, for type checkers; `_call_of` tells these forms apart.
+    # Types of the settings, for type checkers; `_call_of` tells these forms apart.
     SerializerSetting = (
         Serializer[T]
         | type[Serializer[T]]
@@ -175,10 +178,10 @@ if TYPE_CHECKING:
 
 
 def serialize_function(setting: str, serializer: object) -> Serialize | SerializeWithHeaders:
-    """Return the one function to call per record for what was configured as `setting`.
+    """Return the function to call per record for the serializer in `setting`.
 
     Raises:
-        ConfigError: `serializer` is neither a `Serializer` nor a fitting callable.
+        ConfigError: `serializer` is neither a `Serializer` nor a suitable callable.
     """
     call, takes_headers = _call_of(setting, serializer, "serialize")
     if takes_headers:
@@ -191,7 +194,7 @@ def serialize_function(setting: str, serializer: object) -> Serialize | Serializ
 
 
 def _checked(setting: str, call: Callable[..., object]) -> Serialize:
-    """Return a function that returns what `call` does, if a record can have that."""
+    """Return a function that calls `call` and checks that a record can have the result."""
 
     def serialize(topic: str, value: object) -> bytes | None:
         try:
@@ -209,8 +212,8 @@ def _checked(setting: str, call: Callable[..., object]) -> Serialize:
         if isinstance(data, bytes | bytearray | memoryview):
             return bytes(data)
         raise SerializationError(
-            f"{setting} made a {type(data).__name__} of {_shown(value)} for topic {topic}; it must "
-            f"return bytes, or None for null"
+            f"{setting} returned a {type(data).__name__} for {_shown(value)} in topic {topic}; it "
+            f"must return bytes, or None for null"
         )
 
     return serialize
@@ -219,12 +222,12 @@ def _checked(setting: str, call: Callable[..., object]) -> Serialize:
 def deserialize_function(
     setting: str, deserializer: object
 ) -> Deserialize | DeserializeWithHeaders:
-    """Return the one function to call per record for what was configured as `setting`.
+    """Return the function to call per record for the deserializer in `setting`.
 
-    What it raises is for the caller to wrap: only the caller knows the record.
+    The caller wraps its errors, since only the caller knows the record.
 
     Raises:
-        ConfigError: `deserializer` is neither a `Deserializer` nor a fitting callable.
+        ConfigError: `deserializer` is neither a `Deserializer` nor a suitable callable.
     """
     call, takes_headers = _call_of(setting, deserializer, "deserialize")
     return DeserializeWithHeaders(call) if takes_headers else call
@@ -233,7 +236,7 @@ def deserialize_function(
 def _call_of(
     setting: str, configured: object, method_name: str
 ) -> tuple[Callable[..., object], bool]:
-    """Return a function of topic and value, or of topic, headers and value; and which it is."""
+    """Return a function of topic and value, and False; or of topic, headers and value, and True."""
     method = getattr(configured, method_name, None)
     is_method = callable(method)
     function = cast("object", method) if is_method else configured
@@ -258,8 +261,8 @@ def _call_of(
     elif _accepts(function, 2):
         return function, False
     raise ConfigError(
-        f"{setting} is {configured!r:.100}: it must take the value, or topic and value, and the "
-        f"headers in a parameter of that name where it wants them"
+        f"{setting} is {configured!r:.100}: it must take the value, or topic and value, and "
+        f"optionally a parameter named headers"
     )
 
 
@@ -274,7 +277,7 @@ def _accepts(function: Callable[..., object], count: int, **keywords: object) ->
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        # Some functions written in C have none; those in question take the value alone.
+        # Some functions written in C have no signature; those in question take only the value.
         return count == 1
     try:
         signature.bind(*[None] * count, **keywords)
@@ -284,8 +287,10 @@ def _accepts(function: Callable[..., object], count: int, **keywords: object) ->
 
 
 class BytesSerializer(Serializer[bytes | bytearray | memoryview]):
-    """Sends bytes, bytearrays and memoryviews as they are. So does a client without a serializer,
-    and faster."""
+    """Sends bytes, bytearrays and memoryviews unchanged.
+
+    A client without a serializer does so faster.
+    """
 
     def serialize(self, topic: str, value: bytes | bytearray | memoryview | None) -> bytes | None:
         if value is None or isinstance(value, bytes | bytearray | memoryview):
@@ -294,14 +299,14 @@ class BytesSerializer(Serializer[bytes | bytearray | memoryview]):
 
 
 class BytesDeserializer(Deserializer[bytes | None]):
-    """Returns bytes as they are. So does a client without a deserializer, and faster."""
+    """Returns bytes unchanged. A client without a deserializer does so faster."""
 
     def deserialize(self, topic: str, data: bytes | None) -> bytes | None:
         return data
 
 
 class StringSerializer(Serializer[str]):
-    """Sends text, in UTF-8 or another `encoding`."""
+    """Sends text in UTF-8 or another `encoding`."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self._encoding = encoding
@@ -318,7 +323,7 @@ class StringSerializer(Serializer[str]):
 
 
 class StringDeserializer(Deserializer[str | None]):
-    """Reads text, in UTF-8 or another `encoding`. Raises ValueError for bytes that are no text."""
+    """Reads text in UTF-8 or another `encoding`. Raises ValueError for invalid bytes."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self._encoding = encoding
@@ -343,14 +348,14 @@ class UUIDDeserializer(Deserializer[UUID | None]):
         if data is None:
             return None
         found = UUID(data.decode())
-        # `UUID` takes more than one form, such as one in braces.
+        # `UUID` accepts more than one form, such as one in braces.
         if str(found) != data.decode().lower():
             raise ValueError(f"{len(data)} bytes are not the 36 characters of a UUID")
         return found
 
 
 class _Form(NamedTuple):
-    """How a number is written: always big-endian, as Java's serializers do."""
+    """The encoding of a number: big-endian, as in Java's serializers."""
 
     layout: struct.Struct
     meaning: str
@@ -370,7 +375,7 @@ class _NumberSerializer(Serializer[Number]):
     def serialize(self, topic: str, value: Number | None) -> bytes | None:
         if value is None:
             return None
-        # True is an int to Python, and not to whoever reads the topic.
+        # True is an int in Python, but not to readers of the topic.
         if isinstance(value, bool) == (self.form is _BOOLEAN):
             try:
                 return self.form.layout.pack(value)
@@ -467,7 +472,7 @@ class DoubleSerializer(_NumberSerializer[float]):
     form = _FLOAT64
 
     def serialize(self, topic: str, value: float | None) -> bytes | None:
-        # Java writes one NaN for all of them.
+        # Java encodes all NaNs alike.
         is_nan = isinstance(value, float) and math.isnan(value)
         return super().serialize(topic, math.nan if is_nan else value)
 
@@ -482,7 +487,7 @@ _COMPACT: Final = (",", ":")
 
 
 class JsonSerializer(Serializer[object]):
-    """Sends what `json.dumps` accepts, as compact JSON in UTF-8. None is null, not JSON's null."""
+    """Sends objects as compact JSON in UTF-8, by `json.dumps`. None is null, not JSON's null."""
 
     def serialize(self, topic: str, value: object) -> bytes | None:
         if value is None:
@@ -504,5 +509,5 @@ class JsonDeserializer(Deserializer[Any]):
 
 
 def _shown(value: object) -> str:
-    # Never what it is: it is a record's, and errors end up in logs.
+    # Never show the value: it belongs to a record, and errors end up in logs.
     return f"a {type(value).__name__}"

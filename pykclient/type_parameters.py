@@ -1,8 +1,8 @@
 """The type parameters of clients, records and settings: K for keys, V for values.
 
-Null is no part of them: a record's key is ``K | None``, as no deserializer is called with null.
-Without a serializer or deserializer that defines them they are bytes (PEP 696: type checkers apply
-such defaults; they are left out at run time, as Python has them only since 3.13).
+They exclude null: a record's key is ``K | None``, since deserializers are never called with null.
+Without a serializer or deserializer that defines them, they are bytes (PEP 696: type checkers apply
+such defaults; they are omitted at run time, since Python has them only from 3.13 on).
 
 Owner: none; types only.
 """

@@ -1,6 +1,6 @@
-"""Small values that clients share: partitions, offsets, nodes, headers, members of groups.
+"""Small values that clients share: partitions, offsets, nodes, headers, group members.
 
-All of them are immutable and compare by value, so they may be dictionary keys and cross threads.
+All are immutable and compare by value, so they may be dictionary keys and cross threads.
 
 Source: Java classes ``org.apache.kafka.common.TopicPartition``, ``Node`` and
 ``org.apache.kafka.clients.consumer.OffsetAndMetadata``, ``ConsumerGroupMetadata`` (KIP-447),
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 TOPIC_LENGTH_MAX = 249
-"""Brokers refuse longer names, and a request with one gets an error for all others as well."""
+"""Maximum length of a topic name. Brokers refuse longer ones, together with all others in the
+request."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Record headers in the order they were written; a name may occur more than once (KIP-82)."""
+"""Record headers in the order of writing; a name may occur more than once (KIP-82)."""
 
 
 class TopicPartition(NamedTuple):
@@ -35,7 +36,7 @@ class TopicPartition(NamedTuple):
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of partitions by their topics, as requests have them."""
+    """Return partition numbers by topic, in the form of requests."""
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in partitions:
         topics[topic].append(partition)
@@ -43,7 +44,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def is_topic_name(name: object) -> bool:
-    """Return whether a request can name such a topic; whether it is legal brokers decide."""
+    """Return whether a request can carry a topic name. Brokers decide whether it is legal."""
     if not isinstance(name, str) or not 0 < len(name) <= TOPIC_LENGTH_MAX:
         return False
     if name.isascii():
@@ -56,7 +57,7 @@ def is_topic_name(name: object) -> bool:
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the offset of the next record to read, and what the committer noted."""
+    """A committed position: the offset of the next record to read, and the committer's metadata."""
 
     offset: int
     metadata: str = ""
@@ -72,12 +73,12 @@ class OffsetAndTimestamp(NamedTuple):
 
     @property
     def timestamp(self) -> datetime | None:
-        """The timestamp in UTC; None if there is none, or it is beyond the year 9999."""
+        """The timestamp in UTC; None if there is none, or it is after the year 9999."""
         return utc_datetime(self.timestamp_ms)
 
 
 class Node(NamedTuple):
-    """One broker's address. ``id`` is negative for an address from ``bootstrap_servers``."""
+    """One broker's address. ``id`` is negative for addresses from ``bootstrap_servers``."""
 
     id: int
     host: str
@@ -96,11 +97,11 @@ class Node(NamedTuple):
 
 
 def utc_datetime(timestamp_ms: int) -> datetime | None:
-    """Return a time in milliseconds since 1970 as a datetime with its zone, UTC.
+    """Return a time in milliseconds since 1970 as a datetime in UTC.
 
-    None for the -1 of a record without a timestamp, and for what a datetime cannot hold.
+    None for the -1 of a record without a timestamp, and for times that a datetime cannot hold.
     """
-    # Imported here: few applications look at times, and it takes its share of the import budget.
+    # Imported here: few applications use times, and it takes its share of the import budget.
     from datetime import UTC, datetime, timedelta
 
     if timestamp_ms < 0:
@@ -112,7 +113,7 @@ def utc_datetime(timestamp_ms: int) -> datetime | None:
 
 
 class TimestampType(IntEnum):
-    """What set a record's timestamp (KIP-32)."""
+    """The origin of a record's timestamp (KIP-32)."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0
@@ -120,28 +121,27 @@ class TimestampType(IntEnum):
 
 
 class IsolationLevel(IntEnum):
-    """Whether a consumer sees records of open and aborted transactions (KIP-98)."""
+    """The visibility of records in open and aborted transactions (KIP-98)."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 NO_GENERATION = -1
-"""The generation in a request that does not come from a member."""
+"""Generation in a request that does not come from a member."""
 
 NO_MEMBER_ID = ""
 
 
 class GroupMetadata(NamedTuple):
-    """A member of a group, in whose name offsets are committed (KIP-447).
+    """A group member for which offsets are committed (KIP-447).
 
-    `generation` is that of the last rebalance that this member completed, and `member_id` its id in
-    it; -1 and empty stand for no member. `group_instance_id` is set for static members (KIP-345).
-    `is_subscribed` says that the consumer shares the group's partitions by `subscribe`, so that its
-    offsets need a member. It is False for `assign`, and where you make a `GroupMetadata` yourself.
-    `topic_ids` has name and id of each topic whose records the consumer has returned: from Kafka
-    4.4 on brokers refuse offsets of a topic that was deleted and created again (KIP-1319). It is
-    empty where ids are not known.
+    `generation` is the last generation that this member joined, and `member_id` its id in it; -1
+    and empty stand for no member. `group_instance_id` is set for static members (KIP-345).
+    `is_subscribed` is True if the consumer uses `subscribe`, so that its offsets need a member;
+    False for `assign`, and for a `GroupMetadata` that you create. `topic_ids` has the name and id
+    of each topic whose records the consumer has returned: from Kafka 4.4 on, brokers refuse offsets
+    of a topic that was deleted and recreated (KIP-1319). It is empty if ids are unknown.
     """
 
     group_id: str
@@ -153,26 +153,26 @@ class GroupMetadata(NamedTuple):
 
     @property
     def is_member(self) -> bool:
-        """True if it names a member. The group may have removed that member since."""
+        """True if it names a member, which the group may have removed since."""
         return self.generation != NO_GENERATION and self.member_id != NO_MEMBER_ID
 
     def without_generation(self) -> GroupMetadata:
-        """The same member, which has to join again under its id."""
+        """Return the same member for joining again with its id."""
         return self._replace(generation=NO_GENERATION)
 
     def without_member_id(self) -> GroupMetadata:
-        """One that the coordinator does not know."""
+        """Return a member that the coordinator does not know."""
         return self._replace(generation=NO_GENERATION, member_id=NO_MEMBER_ID)
 
 
 class PreparedTransaction(NamedTuple):
-    """A transaction that is written and still open, as what ends it in another process needs it.
+    """A transaction that is written but open, in a form that another process can end.
 
     `Producer.prepare_transaction` returns it; `Admin.commit_prepared_transactions` and
-    `Admin.abort_prepared_transactions` take it. It may be pickled, or sent field by field.
-    `producer_epoch` is that of this one transaction's producer: what is prepared later with the id
-    has another. `transaction_version` is 2 where each transaction has an epoch of its own
-    (KIP-890, brokers 4.0 or newer), else 1; it says which EndTxn ends the transaction.
+    `Admin.abort_prepared_transactions` end it. It may be pickled, or sent field by field.
+    `producer_epoch` belongs to this transaction alone: transactions prepared later with the id have
+    another one. `transaction_version` is 2 if each transaction has its own epoch (KIP-890, brokers
+    4.0 or newer), else 1; it decides the version of EndTxn.
     """
 
     transactional_id: str

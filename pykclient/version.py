@@ -1,3 +1,3 @@
-"""The version of pykclient, the one place that states it."""
+"""The version of pykclient, stated only here."""
 
 __version__ = "0.1.0.dev0"

@@ -265,7 +265,7 @@ def test_an_error_of_ours_passes_through_a_serializer_unchanged() -> None:
 
 
 def test_a_serializer_that_returns_something_else_than_bytes_is_an_error() -> None:
-    with pytest.raises(SerializationError, match=r"made a str of a dict .* must return bytes"):
+    with pytest.raises(SerializationError, match=r"returned a str for a dict .* must return bytes"):
         serialize_by(json.dumps)("t", {})
 
 
@@ -330,7 +330,7 @@ def test_one_with_a_parameter_for_headers_gets_them(serializer: Any, deserialize
     "configured", [lambda headers: b"", lambda a, headers, b, c: b"", lambda headers, a, b: b""]
 )
 def test_headers_in_another_place_are_refused_when_configured(configured: object) -> None:
-    with pytest.raises(ConfigError, match="a parameter of that name"):
+    with pytest.raises(ConfigError, match="a parameter named headers"):
         serialize_function("key_serializer", configured)
 
 

@@ -1,7 +1,7 @@
-"""Admin: topics and their settings; groups, and their offsets; transactions.
+"""Admin: manages topics, settings, groups and their offsets, and transactions.
 
-Each method checks its arguments and has the driver run the decisions of `AdminCore`. It is *open*,
-then *closed*. Calls from several threads queue.
+Each method checks its arguments and lets the driver run the decisions of `AdminCore`. A client is
+*open*, then *closed*. Calls from several threads queue.
 
 Owner: the admin lock (`AdminDriver`).
 Source: Java interface ``Admin``; KIP-133, KIP-339 (settings); KIP-222, KIP-396, KIP-496, KIP-848
@@ -90,14 +90,14 @@ ValueT = TypeVar("ValueT")
 
 
 class Admin(LiveClient):
-    """Creates, deletes and describes topics and groups; reads and alters settings and offsets.
+    """A client for topics, groups, transactions, settings and offsets.
 
-    Safe from many threads; their calls run one after the other. It does not survive a fork. Use it
-    in a ``with`` block, or call `close`.
+    It may be used from many threads; their calls run one after the other. It does not survive a
+    fork. Use it in a ``with`` block, or call `close`.
 
-    Every call tries all that it is given, such as topics. When one fails, its error is raised; when
-    several do, an `AdminCallError` that has them by name. `timeout` is in seconds, None means
-    `default_api_timeout_ms`.
+    Every call processes all the items it is given, such as topics. If one fails, its error is
+    raised; if several fail, an `AdminCallError` has their errors by name. `timeout` is in seconds;
+    None means `default_api_timeout_ms`.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class Admin(LiveClient):
         /,
         **keywords: Unpack[AdminSettings],
     ) -> None:
-        """Take the settings of `AdminConfig`, as a mapping, as keywords, or both.
+        """Create a client from the settings of `AdminConfig`: a mapping, keywords, or both.
 
-        Nothing is connected before the first call.
+        It connects at the first call.
 
         Raises:
-            ConfigError: a setting is unknown, malformed or not built yet.
+            ConfigError: a setting is unknown, malformed or not supported yet.
         """
         given, named = hidden(settings, AdminConfig), hidden(keywords, AdminConfig)
         del settings, keywords  # tracebacks may show variables
@@ -129,7 +129,7 @@ class Admin(LiveClient):
         )
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_driver"):  # its settings were refused
+        if not hasattr(self, "_driver"):  # its settings were invalid
             return object.__repr__(self)
         state = "closed" if self._driver.is_closed else "open"
         return describe_client(self, self._core.config, state)
@@ -146,10 +146,10 @@ class Admin(LiveClient):
         self.close()
 
     def close(self, timeout: float | None = None) -> None:
-        """Close all connections, once the call under way has ended. Again it does nothing.
+        """Close all connections after the call under way has ended. A second close does nothing.
 
-        A signal handler that calls this on top of a call of the same thread has that call raise
-        `ClosedError`. In a child process it does nothing.
+        A signal handler that closes the client during a call of the same thread makes that call
+        raise `ClosedError`. In a child process it does nothing.
 
         Raises:
             KafkaTimeoutError: that call did not end within `timeout` seconds.
@@ -157,10 +157,10 @@ class Admin(LiveClient):
         self._driver.close(timeout)
 
     def metrics(self) -> dict[MetricName, float]:
-        """Return what the client has measured of its requests, by name; by broker, too.
+        """Return the metrics of the client's requests by name, in total and by broker.
 
-        Names, units and meanings are those of `docs/metrics.md`. What nothing is known of is left
-        out. It may be called from any thread, and sends no request.
+        `docs/metrics.md` has the names, units and meanings. Metrics without a measurement are left
+        out. Any thread may call it; it sends no request.
         """
         return self._core.metrics()
 
@@ -171,14 +171,14 @@ class Admin(LiveClient):
     ) -> dict[str, CreatedTopic]:
         """Create topics, and wait until every broker knows them and their partitions have leaders.
 
-        So a producer or consumer may use them at once. It waits at most five seconds for that, and
-        for no broker that is down.
+        A producer or consumer may then use them at once. The wait takes at most five seconds, and
+        skips brokers that are down.
 
         Raises:
             TopicAlreadyExistsError, InvalidReplicationFactorError, InvalidConfigError and others:
-                what the broker says of the one topic that it did not create.
-            AdminCallError: it did not create several.
-            UsageError: a topic is given twice, is no `NewTopic`, or has a name that cannot be sent.
+                the broker's error for the one topic that was not created.
+            AdminCallError: several topics were not created.
+            UsageError: a topic is given twice, is not a `NewTopic`, or has an invalid name.
             KafkaTimeoutError: no response in time; the topics may have been created.
         """
         given = _new_topics(topics)
@@ -195,21 +195,21 @@ class Admin(LiveClient):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Have topics, by name, more partitions, and wait until every broker knows them.
+        """Increase the number of partitions of topics and wait until every broker knows them.
 
-        Records stay where they are, so from then on a key may go to another partition than before.
-        Producers and consumers that run find new partitions within `metadata_max_age_ms`, and a
-        group without `auto_offset_reset="earliest"` may pass over what was sent to them before. The
-        wait is bounded as that of `create_topics` is; with `validate_only` brokers check alone.
+        Records stay where they are, so a key may go to another partition from then on. Running
+        producers and consumers find new partitions within `metadata_max_age_ms`; until then, a
+        group without `auto_offset_reset="earliest"` may miss the first records in them. The wait is
+        limited as in `create_topics`. With `validate_only`, brokers only check the request.
 
         Raises:
-            InvalidPartitionsError: the one topic has as many partitions already, or more: none is
-                ever taken away.
-            UnknownTopicOrPartitionError, InvalidReplicaAssignmentError and others: what else the
-                broker says of the one topic that did not grow.
-            AdminCallError: several did not.
-            UsageError: a topic has no name that can be sent, or what it gets is no `NewPartitions`.
-            KafkaTimeoutError: no response in time; the partitions may have been made.
+            InvalidPartitionsError: the one topic already has as many partitions, or more: their
+                number never decreases.
+            UnknownTopicOrPartitionError, InvalidReplicaAssignmentError and others: the broker's
+                error for the one topic that failed.
+            AdminCallError: several topics failed.
+            UsageError: a topic's name is invalid, or its value is not a `NewPartitions`.
+            KafkaTimeoutError: no response in time; the partitions may have been created.
         """
         given = _new_partitions(new_partitions)
         handler = CreatePartitions(given, is_validated_only=validate_only)
@@ -221,14 +221,14 @@ class Admin(LiveClient):
         self._run(handler, given, what, timeout, spread=None if validate_only else spread)
 
     def delete_topics(self, topics: Iterable[str], timeout: float | None = None) -> None:
-        """Delete topics with all their records, and wait until no broker lists them any more.
+        """Delete topics with all their records, and wait until no broker lists them.
 
-        The wait is bounded as that of `create_topics` is.
+        The wait is limited as in `create_topics`.
 
         Raises:
-            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: what the broker
-                says of the one topic that it did not delete.
-            AdminCallError: it did not delete several.
+            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: the broker's
+                error for the one topic that was not deleted.
+            AdminCallError: several topics were not deleted.
             KafkaTimeoutError: no response in time; the topics may have been deleted.
         """
         names = name_list(topics, "topic", "delete_topics")
@@ -240,7 +240,7 @@ class Admin(LiveClient):
     ) -> dict[str, TopicListing]:
         """Return the topics that this client may see, by name.
 
-        Kafka's own, such as `__consumer_offsets`, are left out without `include_internal`.
+        Kafka's internal topics, such as `__consumer_offsets`, are included with `include_internal`.
 
         Raises:
             KafkaTimeoutError: no broker responded in time.
@@ -257,9 +257,9 @@ class Admin(LiveClient):
         """Return topics with their partitions, leaders and replicas, by name.
 
         Raises:
-            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: what the broker
-                says of the one topic that it cannot describe.
-            AdminCallError: it cannot describe several.
+            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: the broker's
+                error for the one topic that cannot be described.
+            AdminCallError: several topics cannot be described.
             KafkaTimeoutError: no broker responded in time.
         """
         names = name_list(topics, "topic", "describe_topics")
@@ -275,18 +275,17 @@ class Admin(LiveClient):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Return all settings of topics, brokers and others, by their names.
+        """Return all settings of topics, brokers and other resources, by name.
 
-        What is sensitive has no value. With `include_synonyms` each setting has the values that
-        stand behind its own, with `include_documentation` (brokers 2.6 or newer, KIP-569) what it
-        means.
+        Sensitive settings have no value. `include_synonyms` adds the values that apply if a setting
+        is removed, `include_documentation` (brokers 2.6 or newer, KIP-569) its meaning.
 
         Raises:
-            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: what the broker
-                says of the one resource that it cannot describe.
-            AdminCallError: it cannot describe several.
+            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: the broker's
+                error for the one resource that cannot be described.
+            AdminCallError: several resources cannot be described.
             UnsupportedVersionError: the broker is too old for documentation.
-            KafkaTimeoutError: no response in time; of a broker's settings, from that broker.
+            KafkaTimeoutError: no response in time; for a broker's settings, from that broker.
         """
         keys = list(dict.fromkeys(_resources(resources, "describe_configs")))
         handler = DescribeConfigs(
@@ -301,19 +300,19 @@ class Admin(LiveClient):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change some settings of topics, brokers and others; the others stay as they are.
+        """Change some settings of topics, brokers and other resources; others stay as they are.
 
-        Of a resource all changes are made, or none. Brokers 2.3 or newer (KIP-339), which may take
-        a moment to obey. With `validate_only` they check, and change nothing.
+        The changes to one resource are atomic. Brokers 2.3 or newer (KIP-339); a change may take a
+        moment to have effect. With `validate_only`, brokers only check the changes.
 
         Raises:
-            InvalidConfigError: the broker refuses a setting or a value of the one resource, for the
-                reason that it names.
-            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: what else the
-                broker says of the one resource that it did not change.
-            AdminCallError: it did not change several.
+            InvalidConfigError: the broker rejects a setting or value of the one resource, with its
+                reason.
+            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: another error of
+                the broker for the one resource that was not changed.
+            AdminCallError: several resources were not changed.
+            UsageError: a resource has no change, or two for one setting.
             UnsupportedVersionError: the broker is too old.
-            UsageError: there is no change for a resource, or two of one setting.
             KafkaTimeoutError: no response in time; the settings may have been changed.
         """
         operations = _operations_by_resource(configs)
@@ -331,9 +330,9 @@ class Admin(LiveClient):
     ) -> dict[str, GroupListing]:
         """Return the groups of the cluster that this client may see, by name.
 
-        `states` (as ``["Stable", "Empty"]``, brokers 2.6 or newer, KIP-518) and `types`
-        (``classic``, ``consumer``, ``share``, ``streams``; brokers 3.7 or newer, KIP-848) choose
-        among them; of either, none means all.
+        `states` (such as ``["Stable", "Empty"]``; brokers 2.6 or newer, KIP-518) and `types`
+        (``classic``, ``consumer``, ``share``, ``streams``; brokers 3.7 or newer, KIP-848) filter
+        the groups; empty means all.
 
         Raises:
             UnsupportedVersionError: the one broker is too old for `states` or `types`.
@@ -350,12 +349,12 @@ class Admin(LiveClient):
     def describe_groups(
         self, groups: Iterable[str], timeout: float | None = None
     ) -> dict[str, GroupDescription]:
-        """Return groups with their members and what these have, by name, of both protocols.
+        """Return groups of both protocols with their members and assignments, by name.
 
         Raises:
-            GroupIdNotFoundError, GroupAuthorizationFailedError and others: what the broker says of
-                the one group that it cannot describe.
-            AdminCallError: it cannot describe several.
+            GroupIdNotFoundError, GroupAuthorizationFailedError and others: the broker's error for
+                the one group that cannot be described.
+            AdminCallError: several groups cannot be described.
             KafkaTimeoutError: a coordinator did not respond in time.
         """
         names = name_list(groups, "group", "describe_groups")
@@ -369,19 +368,19 @@ class Admin(LiveClient):
 
         Raises:
             GroupAuthorizationFailedError: this client may not see the one group.
-            AdminCallError: it may not see several.
+            AdminCallError: it may not see several groups.
             KafkaTimeoutError: no broker responded in time.
         """
         names = name_list(groups, "group", "find_coordinators")
         return self._run(FindCoordinators(), names, "the coordinators of groups", timeout)
 
     def delete_groups(self, groups: Iterable[str], timeout: float | None = None) -> None:
-        """Delete groups that have no members, with all that they have committed.
+        """Delete groups without members, with all their committed offsets.
 
         Raises:
-            NonEmptyGroupError, GroupIdNotFoundError and others: what the broker says of the one
-                group that it did not delete.
-            AdminCallError: it did not delete several.
+            NonEmptyGroupError, GroupIdNotFoundError and others: the broker's error for the one
+                group that was not deleted.
+            AdminCallError: several groups were not deleted.
             KafkaTimeoutError: no response in time; the groups may have been deleted.
         """
         names = name_list(groups, "group", "delete_groups")
@@ -396,18 +395,18 @@ class Admin(LiveClient):
         require_stable: bool = False,
         coordinator_id: int | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what a group has committed, for some partitions or (None) all.
+        """Return the committed offsets of a group, for some partitions or (None) all.
 
-        A partition without an offset is left out, so a group that does not exist has none. With
-        `require_stable` it waits until no transaction is about to commit offsets for `partitions`
-        (brokers 2.5 or newer, KIP-447). `coordinator_id` is for who compares several responses: the
-        broker that is asked, and no other. It waits for no transaction then.
+        Partitions without an offset are left out, so a group that does not exist has none.
+        `require_stable` waits for transactions that are about to commit offsets of `partitions`
+        (brokers 2.5 or newer, KIP-447). `coordinator_id` is the only broker to ask, to compare the
+        responses of several; with it, the call does not wait for transactions.
 
         Raises:
             NotCoordinatorError: the broker `coordinator_id` does not coordinate the group.
             UnstableOffsetCommitError: with `coordinator_id`, a transaction is about to commit.
-            GroupAuthorizationFailedError, TopicAuthorizationFailedError and others: what the broker
-                says.
+            GroupAuthorizationFailedError, TopicAuthorizationFailedError and others: the broker's
+                error.
             KafkaTimeoutError: no response in time.
         """
         name = _group_name(group, "list_group_offsets")
@@ -431,14 +430,14 @@ class Admin(LiveClient):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         timeout: float | None = None,
     ) -> None:
-        """Commit offsets for a group that has no members; a group that does not exist is made.
+        """Commit offsets for a group without members; a group that does not exist is created.
 
         Raises:
             UnknownMemberIdError: the group has members.
-            UnknownTopicOrPartitionError and others: what the broker says of the one partition whose
-                offset it did not take.
-            AdminCallError: it did not take several.
-            KafkaTimeoutError: no response in time; the offsets may have been taken.
+            UnknownTopicOrPartitionError and others: the broker's error for the one partition whose
+                offset was not committed.
+            AdminCallError: several offsets were not committed.
+            KafkaTimeoutError: no response in time; the offsets may have been committed.
         """
         name = _group_name(group, "alter_group_offsets")
         given = offsets_by_partition(offsets, "alter_group_offsets")
@@ -449,16 +448,16 @@ class Admin(LiveClient):
     def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> None:
-        """Delete what a group has committed for partitions of topics that no member reads.
+        """Delete a group's committed offsets for partitions of topics that no member reads.
 
-        Brokers 2.4 or newer (KIP-496). A partition without an offset is fine.
+        Brokers 2.4 or newer (KIP-496). A partition may have no offset.
 
         Raises:
             GroupSubscribedToTopicError: a member reads the topic.
-            GroupIdNotFoundError, UnknownTopicOrPartitionError and others: what the broker says of
-                the one partition that it did not forget.
-            AdminCallError: it did not forget several.
-            KafkaTimeoutError: no response in time; the offsets may have been forgotten.
+            GroupIdNotFoundError, UnknownTopicOrPartitionError and others: the broker's error for
+                the one partition whose offset was not deleted.
+            AdminCallError: several offsets were not deleted.
+            KafkaTimeoutError: no response in time; the offsets may have been deleted.
         """
         name = _group_name(group, "delete_group_offsets")
         keys = _partitions(partitions, "delete_group_offsets")
@@ -477,14 +476,14 @@ class Admin(LiveClient):
     ) -> dict[str, TransactionListing]:
         """Return the transactional ids of the cluster that this client may see, by name.
 
-        Brokers 3.0 or newer (KIP-664). What is given chooses among them: `states` (as
-        ``["Ongoing"]``), `producer_ids`, transactions that have been open for longer than
-        `open_for` seconds (brokers 3.8 or newer, KIP-994), and ids that match the whole of
-        `id_pattern`, a regular expression of RE2J (brokers 4.1 or newer, KIP-1152).
+        Brokers 3.0 or newer (KIP-664). The arguments filter them: `states` (such as
+        ``["Ongoing"]``), `producer_ids`, transactions open for longer than `open_for` seconds
+        (brokers 3.8 or newer, KIP-994), and ids that match the whole `id_pattern`, a regular
+        expression of RE2J (brokers 4.1 or newer, KIP-1152).
 
         Raises:
-            UnsupportedVersionError: the one broker is too old, or too old for what is given.
-            UsageError: a state that brokers do not have, or what cannot be sent.
+            UnsupportedVersionError: the one broker is too old, or too old for an argument.
+            UsageError: a state is unknown to brokers, or an argument cannot be sent.
             KafkaTimeoutError: a broker of the cluster did not respond in time.
             AdminCallError: several brokers failed; the errors are by their ids.
         """
@@ -500,14 +499,14 @@ class Admin(LiveClient):
     def describe_transactions(
         self, transactional_ids: Iterable[str], timeout: float | None = None
     ) -> dict[str, TransactionDescription]:
-        """Return transactional ids with their present or last transactions, by name.
+        """Return transactional ids with their current or last transactions, by name.
 
         Brokers 3.0 or newer (KIP-664).
 
         Raises:
-            TransactionalIdNotFoundError, TransactionalIdAuthorizationFailedError and others: what
-                the broker says of the one id that it cannot describe.
-            AdminCallError: it cannot describe several.
+            TransactionalIdNotFoundError, TransactionalIdAuthorizationFailedError and others: the
+                broker's error for the one id that cannot be described.
+            AdminCallError: several ids cannot be described.
             KafkaTimeoutError: a coordinator did not respond in time.
         """
         names = name_list(transactional_ids, "transactional id", "describe_transactions")
@@ -519,15 +518,15 @@ class Admin(LiveClient):
     def describe_producers(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        """Return the producers that the leaders of partitions have seen, of each partition.
+        """Return the producers that the leaders of partitions know, by partition.
 
-        Brokers 2.8 or newer (KIP-664). A producer is forgotten a day after its last batch
-        (``producer.id.expiration.ms`` of brokers), but not within a transaction.
+        Brokers 2.8 or newer (KIP-664). A producer expires a day after its last batch
+        (``producer.id.expiration.ms`` of brokers), but not during a transaction.
 
         Raises:
-            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: what the broker
-                says of the one partition.
-            AdminCallError: several failed.
+            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: the broker's
+                error for the one partition.
+            AdminCallError: several partitions failed.
             KafkaTimeoutError: a leader did not respond in time.
         """
         keys = _partitions(partitions, "describe_producers")
@@ -537,25 +536,25 @@ class Admin(LiveClient):
         )
 
     def abort_transaction(self, spec: AbortTransactionSpec, timeout: float | None = None) -> None:
-        """Abort a transaction in one partition, whatever its coordinator has of it.
+        """Abort a transaction in one partition, regardless of its coordinator.
 
-        It is for transactions that hang: open in the partition, unknown to the coordinator, so
-        that nothing ever ends them, and consumers that read what is committed wait for ever. One
-        that is in use is aborted as well, in this partition alone, and its producer may then commit
-        the rest: half of a transaction. ``pykclient transactions abort-hanging`` finds those that
-        hang. Brokers 3.0 or newer; it takes the permission ``ClusterAction``.
+        This is for hanging transactions: open in the partition but unknown to the coordinator, so
+        that nothing ends them and read_committed consumers wait forever. A transaction in use is
+        aborted as well, but only in this partition, and its producer may then commit the rest.
+        ``pykclient transactions abort-hanging`` finds hanging transactions. Brokers 3.0 or newer;
+        requires the permission ``ClusterAction``.
 
         Raises:
             InvalidProducerEpochError, TransactionCoordinatorFencedError: the leader has a newer
                 epoch of the producer, or of its coordinator; describe the producers again.
-            ClusterAuthorizationFailedError, UnknownTopicOrPartitionError and others: what else the
-                broker says.
-            UsageError: `spec` is no `AbortTransactionSpec`.
+            ClusterAuthorizationFailedError, UnknownTopicOrPartitionError and others: another error
+                of the broker.
+            UsageError: `spec` is not an `AbortTransactionSpec`.
             KafkaTimeoutError: no response in time; the transaction may have been aborted.
         """
         if not isinstance(spec, AbortTransactionSpec):
             raise UsageError(
-                f"abort_transaction: {shown_argument(spec)} is no transaction; give "
+                f"abort_transaction: {shown_argument(spec)} is not a transaction; give "
                 f"AbortTransactionSpec(partition, producer_id, producer_epoch, coordinator_epoch)"
             )
         keys = _partitions([spec.partition], "abort_transaction")
@@ -570,24 +569,24 @@ class Admin(LiveClient):
     def commit_prepared_transactions(
         self, prepared: Iterable[PreparedTransaction], timeout: float | None = None
     ) -> None:
-        """Commit transactions that producers have prepared, whichever processes these are in.
+        """Commit transactions that producers in any process have prepared.
 
-        `prepared` are what `Producer.prepare_transaction` returned. Committing again what is
-        committed does nothing, until another producer has the transactional id: then that is
-        refused as if the transaction had been aborted. Whoever may repeat a commit after that has
-        to note what was committed. All brokers that have transactions.
+        `prepared` are results of `Producer.prepare_transaction`. Committing again does nothing,
+        until another producer has the transactional id: then the call fails as if the transaction
+        had been aborted. To be able to repeat commits after that, record which ones have succeeded.
+        All brokers with transactions.
 
         Raises:
             ProducerFencedError, InvalidProducerEpochError: a producer has called
                 `init_transactions` with the id since, or the coordinator has aborted the
                 transaction after its `transaction_timeout_ms`.
-            InvalidTxnStateError: the transaction was aborted, by a call or after its time.
+            InvalidTxnStateError: the transaction was aborted, by a call or after its time-out.
             InvalidProducerIdMappingError: brokers have dropped the id, unused for too long.
-            TransactionalIdAuthorizationFailedError and others: what else brokers say.
-            AdminCallError: several were given, and some are not committed; its `errors` are by
-                transactional id, those of what was late are `KafkaTimeoutError`.
-            UsageError: one is no `PreparedTransaction`, or two have the same id.
-            KafkaTimeoutError: not done in time; it may be committed. Call again.
+            TransactionalIdAuthorizationFailedError and others: another error of the broker.
+            AdminCallError: several were given, and some were not committed; its `errors` are by
+                transactional id, `KafkaTimeoutError` for those that were late.
+            UsageError: one is not a `PreparedTransaction`, or two have the same id.
+            KafkaTimeoutError: no response in time; it may be committed. Call again.
         """
         call, what = "commit_prepared_transactions", "the commit of transactions"
         self._end_transactions(prepared, call, timeout, what, is_commit=True)
@@ -595,14 +594,14 @@ class Admin(LiveClient):
     def abort_prepared_transactions(
         self, prepared: Iterable[PreparedTransaction], timeout: float | None = None
     ) -> None:
-        """Abort transactions that producers have prepared, whichever processes these are in.
+        """Abort transactions that producers in any process have prepared.
 
-        Everything else is as with `commit_prepared_transactions`.
+        Otherwise it is like `commit_prepared_transactions`.
 
         Raises:
             InvalidTxnStateError: the transaction was committed before, or the coordinator has
                 aborted it after its `transaction_timeout_ms`.
-            KafkaError: as `commit_prepared_transactions` does.
+            KafkaError: as in `commit_prepared_transactions`.
         """
         call, what = "abort_prepared_transactions", "the abortion of transactions"
         self._end_transactions(prepared, call, timeout, what, is_commit=False)
@@ -646,7 +645,7 @@ def _new_topics(topics: Iterable[NewTopic]) -> list[NewTopic]:
     for topic in found:
         if not isinstance(topic, NewTopic):
             raise UsageError(
-                f"create_topics: {shown_argument(topic)} is no topic to create; give "
+                f"create_topics: {shown_argument(topic)} is not a new topic; give "
                 f"NewTopic(name, ...)"
             )
     return found
@@ -694,7 +693,7 @@ def _operations_by_resource(
         for each in changes:
             if not isinstance(each, AlterConfigOp):
                 raise UsageError(
-                    f"{call}: {resource}: {shown_argument(each)} is no change; give "
+                    f"{call}: {resource}: {shown_argument(each)} is not a change; give "
                     f"AlterConfigOp(name, value)"
                 )
         names = [each.name for each in changes]

@@ -1,8 +1,8 @@
-"""AdminCall: one call for some keys (topics, groups, brokers), each with its own end.
+"""AdminCall: one call for several keys (topics, groups, brokers), each with its own outcome.
 
-An `AdminHandler` describes a kind of call: which broker receives a key, the request, and what its
-response means; `AdminCall` does the rest. Keys of the same broker share a request. It ends no key
-by time: its driver has the deadline.
+An `AdminHandler` describes a kind of call: the broker for each key, the request, and the meaning of
+its response; `AdminCall` does the rest. Keys of the same broker share a request. It does not time
+out keys: the driver has the deadline.
 
 Owner: the admin lock; the driver of the engine.
 Source: Java classes ``AdminApiDriver``, ``AdminApiHandler``, ``AdminApiLookupStrategy``.
@@ -45,10 +45,10 @@ ValueT = TypeVar("ValueT")
 Results = Iterable[tuple[KeyT, ValueT | KafkaError]]
 
 NAMED_MAX: Final = 5
-"""Keys that a call's name has."""
+"""Maximum number of keys in a call's name."""
 
 ONE_KEY_MAX_VERSION: Final = 3
-"""Newer versions of FindCoordinator take many keys (KIP-699), which brokers before 3.0 do not."""
+"""Last version of FindCoordinator with one key. Later ones (KIP-699) need brokers 3.0 or newer."""
 
 
 class KeyState(Enum):
@@ -71,16 +71,16 @@ NEXT: Final[dict[KeyState, frozenset[KeyState]]] = {
 
 
 class Receiver(Enum):
-    """Which broker handles a key."""
+    """The broker that handles a key."""
 
     ANY_BROKER = "any broker"
     CONTROLLER = "controller"
-    """In a KRaft cluster, a broker that passes the request on to it."""
+    """The controller; in a KRaft cluster, a broker that forwards to it."""
     BROKER = "broker"
-    """The one that the handler names for the key (`AdminHandler.broker_id`)."""
+    """The broker that the handler names for the key (`AdminHandler.broker_id`)."""
     COORDINATOR = "coordinator"
-    """That of the handler's group; if the handler has none, the key is the group, or the
-    transactional id (`AdminHandler.coordinator_type`)."""
+    """The coordinator of the handler's group. Without one, the key is the group or transactional id
+    (`AdminHandler.coordinator_type`)."""
 
 
 class AdminHandler(ABC, Generic[KeyT, ValueT]):
@@ -88,33 +88,33 @@ class AdminHandler(ABC, Generic[KeyT, ValueT]):
     coordinator_type: ClassVar[CoordinatorType] = CoordinatorType.GROUP
     group: str | None = None
     final_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
-    """Errors that end a key here, though elsewhere another attempt may cure them."""
+    """Errors that are final here, although retriable elsewhere."""
     stale_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
-    """Errors that a coordinator may have from what it knew before it was replaced, while it hung.
-    They end a key when the coordinator that another broker names has them, too."""
+    """Errors that may come from outdated state of a coordinator that hung and was replaced. They
+    are final if the coordinator named by another broker responds with them, too."""
     max_version: ClassVar[int | None] = None
     keys_per_request_max: ClassVar[int | None] = None
-    """How many keys a request has room for; None means all of them."""
+    """Maximum number of keys in a request; None means no limit."""
 
     def version_max(self, keys: Sequence[KeyT]) -> int | None:
-        """Return the newest version that a request of these keys may have; None is any."""
+        """Return the newest version that a request of these keys may have, or None for any."""
         del keys
         return self.max_version
 
     def broker_id(self, key: KeyT) -> int | None:
-        """Return the broker of a key, of `Receiver.BROKER`; None means any. A number is its id."""
+        """Return the broker of a key, for `Receiver.BROKER`; None means any."""
         return key if isinstance(key, int) else None
 
     @abstractmethod
     def request(self, keys: Sequence[KeyT], timeout_ms: int) -> RequestMessage:
-        """Return the message for one broker, which has `timeout_ms` to handle it."""
+        """Return the request for one broker, which has `timeout_ms` to process it."""
 
     @abstractmethod
     def results(self, message: Message, keys: Sequence[KeyT]) -> Results[KeyT, ValueT]:
         """Return the value or error of each key of a request; other keys are ignored.
 
         Raises:
-            DecodeError: the response makes no sense.
+            DecodeError: the response is inconsistent.
         """
 
     def on_unreachable(self, key: KeyT, error: KafkaError) -> ValueT | KafkaError:
@@ -128,13 +128,13 @@ class _Progress:
     state: KeyState = KeyState.LOOKING_UP
     has_lost_response: bool = False
     node_id: int | None = None
-    """The broker that the last request went to."""
+    """The broker of the last request."""
     is_doubted: bool = False
-    """Whether a coordinator has responded with one of the handler's `stale_errors`."""
+    """True if a coordinator responded with one of the handler's `stale_errors`."""
 
 
 class AdminCall(Generic[KeyT, ValueT]):
-    """One call; `values` and `errors` are of the keys that are done.
+    """One call; `values` and `errors` have the keys that are done.
 
     `coordinators` are those found so far, by group or transactional id; calls may share them.
     """
@@ -244,7 +244,7 @@ class AdminCall(Generic[KeyT, ValueT]):
         for key in keys:
             _to(self._progress[key], KeyState.IN_FLIGHT)
             self._progress[key].node_id = node_id
-        # The broker must have responded before either of us gives up.
+        # The broker must respond before the call times out.
         left_ms = max(0, self._deadline_ms - now_ms)
         timeout_ms = min(left_ms, self._config.request_timeout_ms)
         return Request(
@@ -270,7 +270,7 @@ class AdminCall(Generic[KeyT, ValueT]):
     def _on_failure(self, keys: Sequence[KeyT], error: KafkaError, now_ms: int) -> None:
         cause = error.__cause__
         if isinstance(cause, KafkaError) and cause.is_refusal:
-            error = cause  # of a broker that no other can replace
+            error = cause  # from a broker that no other can replace
         for key in keys:
             self._progress[key].has_lost_response = True
             self._end_attempt(key, self._handler.on_unreachable(key, error), now_ms)
@@ -282,7 +282,7 @@ class AdminCall(Generic[KeyT, ValueT]):
     def _end_attempt(self, key: KeyT, result: ValueT | KafkaError, now_ms: int) -> None:
         progress = self._progress[key]
         if isinstance(result, BrokerError):
-            result.fatal = False  # whoever it ends, it is not this client
+            result.fatal = False  # it is not fatal to this client
         if not isinstance(result, KafkaError):
             _to(progress, KeyState.COMPLETED)
             del self._unfinished[key]
@@ -302,7 +302,7 @@ class AdminCall(Generic[KeyT, ValueT]):
             del self._unfinished[key]
             self.errors[key] = error
             return
-        # The controller, or the coordinator, may be another by now.
+        # The controller or coordinator may have changed.
         self._metadata.request_update()
         if self._handler.receiver is Receiver.COORDINATOR:
             self._coordinators.pop(self._group(key), None)
@@ -321,7 +321,7 @@ class AdminCalls:
 
 
 def failure(code: int, what: str, reason: str | None = None) -> BrokerError | None:
-    """Return the error of `what` in a response; None for error code 0."""
+    """Return the error for an error code of `what`; None for code 0."""
     return None if code == 0 else error_for_code(code, f"{what}: {reason}" if reason else what)
 
 

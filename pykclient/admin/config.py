@@ -13,15 +13,15 @@ from pykclient.config.setting import INT_MAX, Setting, integer
 
 
 class AdminConfig(ClientConfig):
-    """Settings of an admin client. Times are milliseconds, sizes bytes."""
+    """Settings of an admin client. Times are in milliseconds, sizes in bytes."""
 
     client = "admin"
 
     default_api_timeout_ms = Setting(
-        integer(0), 60_000, "How long a call without a timeout of its own may take."
+        integer(0), 60_000, "Maximum time of a call without a timeout argument."
     )
     retries = Setting(
-        integer(0, INT_MAX), INT_MAX, "Further attempts at a request, within the call's timeout."
+        integer(0, INT_MAX), INT_MAX, "Maximum retries of a request, within the call's timeout."
     )
     connections_max_idle_ms = ClientConfig.connections_max_idle_ms.with_default(300_000)
 

@@ -1,4 +1,4 @@
-"""Configs: settings of topics, brokers and others, as an admin client reads and alters them.
+"""Configs: settings of topics, brokers and other resources, as Admin reads and alters them.
 
 Owner: none; descriptions and operations are immutable.
 Source: the DescribeConfigs and IncrementalAlterConfigs APIs; KIP-133, KIP-226 (sources and
@@ -39,20 +39,20 @@ EnumT = TypeVar("EnumT", bound=Enum)
 
 
 class ConfigResourceType(Enum):
-    """What has settings. The numbers are the protocol's."""
+    """The kinds of resources with settings. The numbers are the protocol's."""
 
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
-    """Log levels of a broker."""
+    """A broker's log levels."""
     CLIENT_METRICS = 16
-    """Brokers 3.7 or newer (KIP-714)."""
+    """Client metrics subscriptions; brokers 3.7 or newer (KIP-714)."""
     GROUP = 32
-    """Brokers 4.0 or newer (KIP-848)."""
+    """A group; brokers 4.0 or newer (KIP-848)."""
 
 
 class ConfigResource(NamedTuple):
-    """Something that has settings: ``ConfigResource(ConfigResourceType.TOPIC, "orders")``.
+    """A resource with settings: ``ConfigResource(ConfigResourceType.TOPIC, "orders")``.
 
     A broker's name is its id as text; the empty name means the defaults of all brokers.
     """
@@ -65,10 +65,10 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSource(Enum):
-    """Where a value comes from. The numbers are the protocol's."""
+    """The source of a value. The numbers are the protocol's."""
 
     UNKNOWN = 0
-    """One that a newer broker has."""
+    """A source known only to newer brokers."""
     TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
@@ -82,7 +82,7 @@ class ConfigSource(Enum):
 
 
 class ConfigType(Enum):
-    """Of what type a value is. The numbers are the protocol's."""
+    """The type of a value. The numbers are the protocol's."""
 
     UNKNOWN = 0
     """The broker is older than 2.6, or newer than this client."""
@@ -98,7 +98,7 @@ class ConfigType(Enum):
 
 
 class ConfigSynonym(NamedTuple):
-    """A value that stands behind a setting's, with the name that it has there."""
+    """A value that applies if a setting is removed, with the name it has there."""
 
     name: str
     value: str | None
@@ -108,9 +108,9 @@ class ConfigSynonym(NamedTuple):
 class ConfigEntry(NamedTuple):
     """A setting with its value, as text.
 
-    `value` is None where there is none, and where it is sensitive: no broker sends those, and none
-    is kept here. `synonyms`, the value in force first, are empty unless requested; `documentation`
-    is None unless requested. `type` and `documentation` are of brokers 2.6 or newer (KIP-569).
+    `value` is None if there is none, or if it is sensitive: brokers do not send those. `synonyms`
+    are empty unless requested, with the effective value first; `documentation` is None unless
+    requested. `type` and `documentation` need brokers 2.6 or newer (KIP-569).
     """
 
     name: str
@@ -124,31 +124,32 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether it is Kafka's own default."""
+        """True if the value is Kafka's default."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 class AlterConfigOpType(Enum):
-    """What is done to a setting. The numbers are the protocol's."""
+    """The kinds of changes to a setting. The numbers are the protocol's."""
 
     SET = 0
     DELETE = 1
-    """Back to the value that stands behind it, such as the default."""
+    """Reset to the next value that applies, such as the default."""
     APPEND = 2
-    """Add to a list, what it has already aside."""
+    """Add elements to a list, unless it has them."""
     SUBTRACT = 3
-    """Take from a list."""
+    """Remove elements from a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigOp:
     """A change of one setting: ``AlterConfigOp("retention.ms", 60_000)`` sets it.
 
-    `value` is written as text, True as ``true``, a list's elements with commas between them. DELETE
-    takes none. It is not in the ``repr``: only the broker can tell whether it is sensitive.
+    `value` is converted to text: True becomes ``true``, and a list's elements are joined with
+    commas. DELETE has no value. The ``repr`` omits the value: only the broker knows whether it is
+    sensitive.
 
     Raises:
-        UsageError: the name is empty, a value is missing, or it cannot be sent.
+        UsageError: the name is empty, or the value is missing or cannot be sent.
     """
 
     name: str
@@ -167,11 +168,11 @@ class AlterConfigOp:
             )
         if self.op_type is AlterConfigOpType.DELETE:
             if self.value is not None:
-                raise UsageError(f"{where}: a value is given, and DELETE takes none")
+                raise UsageError(f"{where}: a value is given, but DELETE has none")
         elif not isinstance(self.value, (str, int, float)):
             raise UsageError(
                 f"{where}: the value is of type {type(self.value).__name__}; give text, a number "
-                f"or a bool; DELETE makes it the default again"
+                f"or a bool; DELETE resets it to the default"
             )
 
 
@@ -251,7 +252,7 @@ class IncrementalAlterConfigs(AdminHandler[ConfigResource, ConfigResource]):
 
 
 def check_resource(resource: object, call: str) -> None:
-    """Refuse what is no `ConfigResource`, and a broker whose name is no id."""
+    """Reject anything but a `ConfigResource`, and a broker whose name is not an id."""
     if not (
         isinstance(resource, ConfigResource)
         and isinstance(resource.type, ConfigResourceType)
@@ -269,7 +270,7 @@ def check_resource(resource: object, call: str) -> None:
 
 
 def setting_text(value: object) -> str | None:
-    """Return a setting's value as brokers read it."""
+    """Return a setting's value in the form that brokers read."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -281,7 +282,7 @@ def _is_of_one_broker(resource: ConfigResource) -> bool:
 
 
 def _broker_id(resource: ConfigResource) -> int | None:
-    """Return the one broker that has these settings; None where every one has them."""
+    """Return the one broker that has these settings, or None if every broker has them."""
     return int(resource.name) if _is_of_one_broker(resource) else None
 
 
@@ -305,7 +306,7 @@ def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
 
 
 def _member(kind: type[EnumT], number: int) -> EnumT:
-    """Return the member of this number; that of 0, which is UNKNOWN, where there is none."""
+    """Return the member with a number, or the member 0 (UNKNOWN) if there is none."""
     try:
         return kind(number)
     except ValueError:

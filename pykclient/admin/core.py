@@ -1,4 +1,4 @@
-"""AdminCore: the admin client without the waiting: its engine, and the decisions of its calls.
+"""AdminCore: the admin client without waiting: its engine, and the decisions of its calls.
 
 Owner: the admin lock.
 Source: Java class ``KafkaAdminClient``.
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
     from pykclient.types import Node
 
 SPREAD_MS_MAX: Final = 5_000
-"""How long a call waits until all brokers have a change in their metadata."""
+"""Maximum time that a call waits until all brokers have a change in their metadata."""
 
 NOT_OF_KIP_848: Final = (GroupIdNotFoundError, UnsupportedVersionError)
-"""The broker has no such group of KIP-848, or it does not know of KIP-848."""
+"""Errors that mean the group is not of KIP-848, or the broker does not support KIP-848."""
 
 KeyT = TypeVar("KeyT", bound="Hashable")
 ValueT = TypeVar("ValueT")
 
 
 class TimeLimit(NamedTuple):
-    """When a call has to end, and for how long that is from its beginning."""
+    """The deadline of a call, and its time-out from the start."""
 
     deadline_ms: int
     timeout_ms: int
@@ -76,7 +76,7 @@ class AdminCore:
         self.metadata = Metadata(config, allow_auto_topic_creation=False)
         self.metadata.set_topics(())
         self.is_close_requested = False
-        """Whether the call under way is to end, since the client is to be closed."""
+        """True if the call under way must end because the client is being closed."""
         self._retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._client = NetworkClient(config, port, self.metadata)
         self._calls = AdminCalls()
@@ -99,7 +99,7 @@ class AdminCore:
         spread: Callable[[Sequence[KeyT]], AdminHandler[int, int]] | None = None,
         coordinators: dict[str, Node] | None = None,
     ) -> Decisions[dict[KeyT, ValueT]]:
-        """Make a call; what it has changed must then be in the metadata of brokers (`spread`)."""
+        """Make a call; `spread` then waits until brokers have the change in their metadata."""
         call = self.new_call(handler, keys, limit.deadline_ms, coordinators)
         yield from self._finish(call, limit.deadline_ms)
         if call.values and spread is not None:
@@ -117,7 +117,7 @@ class AdminCore:
     def describe_groups(
         self, names: Sequence[str], limit: TimeLimit
     ) -> Decisions[dict[str, GroupDescription]]:
-        """Request groups as those of KIP-848 first, and then the others as classic ones."""
+        """Request groups as KIP-848 groups first, then the remaining ones as classic groups."""
         what = "the description of groups"
         found: dict[str, Node] = {}
         call = self.new_call(DescribeConsumerGroups(found), names, limit.deadline_ms, found)
@@ -153,7 +153,7 @@ class AdminCore:
     def end_transactions(
         self, handler: EndTransactions, names: Collection[str], what: str, limit: TimeLimit
     ) -> Decisions[None]:
-        """End transactions; of several, the error says by name which are not ended."""
+        """End transactions; for several, the error has the failures by name."""
         call = self.new_call(handler, names, limit.deadline_ms)
         yield from self._finish(call, limit.deadline_ms)
         errors = self._errors(call, what, limit)
@@ -168,10 +168,10 @@ class AdminCore:
         what: str,
         limit: TimeLimit,
     ) -> Decisions[dict[TopicPartition, ValueT]]:
-        """Make a call at the leaders of partitions; where one has just moved, again at the next.
+        """Make a call at the leaders of partitions, and retry at a leader that has just changed.
 
-        The `handler` is made with the brokers of the leaders, and takes a leader that is none any
-        more for a final error.
+        `handler` is called with the brokers of the leaders. It must treat a former leader's error
+        as final.
         """
         values: dict[TopicPartition, ValueT] = {}
         left = list(partitions)
@@ -215,13 +215,13 @@ class AdminCore:
                 raise UnknownTopicOrPartitionError(f"{partition} does not exist")
             leader_id = leaders[partition]
             if leader_id is None:
-                raise LeaderNotAvailableError(f"{partition} has no leader at present")
+                raise LeaderNotAvailableError(f"{partition} has no leader")
             found[partition] = leader_id
         return found
 
     def _finish(self, call: AdminCall[KeyT, ValueT], deadline_ms: int) -> Decisions[None]:
-        """Wait until a call is done or its time is up. Raises what is fatal."""
-        self.metadata.take_fatal_error()  # of the last call: this one tries anew
+        """Wait until a call is done or its time is up. Raises fatal errors."""
+        self.metadata.take_fatal_error()  # from the last call: this one tries again
         self._calls.call = call
         wait = self._waits.begin(call.name, lambda: self._why_unfinished(call), now_ms())
         try:
@@ -242,7 +242,7 @@ class AdminCore:
         return call.is_done or is_ended
 
     def _spread(self, handler: AdminHandler[int, int], deadline_ms: int) -> Decisions[None]:
-        """Wait until all brokers know of a change that is made already, but not for long."""
+        """Wait a limited time until all brokers know of a change."""
         until_ms = min(deadline_ms, now_ms() + SPREAD_MS_MAX)
         call = self.new_call(handler, self.metadata.cluster.nodes, until_ms)
         yield from self._finish(call, until_ms)
@@ -253,10 +253,10 @@ class AdminCore:
                 call.last_error,
             )
 
-    # What decisions are made of.
+    # Steps of decisions.
 
     def watch_brokers(self) -> Callable[[int], bool]:
-        """Return a function of whether a broker has left the cluster since now.
+        """Return a function that checks whether a broker has left the cluster since now.
 
         The metadata may be too old to have the broker.
         """
@@ -299,7 +299,7 @@ class AdminCore:
     def _errors(
         self, call: AdminCall[KeyT, ValueT], what: str, limit: TimeLimit
     ) -> dict[KeyT, KafkaError]:
-        """Return the error of each key that has failed, or is not done in time."""
+        """Return the error of each key that has failed or is not done in time."""
         errors: dict[KeyT, KafkaError] = dict(call.errors)
         if call.unfinished:
             why = self._why_unfinished(call) or "the brokers did not respond"

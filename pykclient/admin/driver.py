@@ -1,4 +1,4 @@
-"""AdminDriver: makes the calls of an admin client one after the other, whatever they are about.
+"""AdminDriver: runs the calls of an admin client one after the other.
 
 Owner: the admin lock, which a call holds from start to end.
 Source: Java class ``KafkaAdminClient``.
@@ -33,13 +33,13 @@ class AdminDriver:
         self.is_closed = False
         self._core = core
         self._port = port
-        self._lock = threading.RLock()  # one that knows its owner; it is never taken twice
+        self._lock = threading.RLock()  # it knows its owner; it is never taken twice
         self._is_torn = False
-        """Whether a call was interrupted and left the state half changed."""
+        """True if a call was interrupted and left the state half changed."""
         self._process_id = os.getpid()
 
     def run(self, decisions: Callable[[TimeLimit], Decisions[T]], timeout: float | None) -> T:
-        """Make one call, in at most `timeout` seconds, those of calls before it among them."""
+        """Make one call in at most `timeout` seconds, including the wait for earlier calls."""
         timeout_ms = self._timeout_ms(timeout)
         limit = TimeLimit(now_ms() + timeout_ms, timeout_ms)
         with self._entered(timeout_ms):
@@ -69,7 +69,7 @@ class AdminDriver:
             if leaves_whole(error):
                 self._is_torn = False
             if isinstance(error, ClosedError) and not self.is_closed:
-                self._shut_down()  # it was requested in the midst of this call
+                self._shut_down()  # it was requested during this call
             raise
         self._is_torn = False
         return result
@@ -83,7 +83,7 @@ class AdminDriver:
         return milliseconds(timeout, self._core.config.default_api_timeout_ms)
 
     def _entered(self, timeout_ms: int) -> _Entry:
-        """Return a block in which this thread alone is; it waits for the calls before this one."""
+        """Return a block that only this thread is in, after the earlier calls."""
         if os.getpid() != self._process_id:
             raise ForkedClientError(
                 f"this admin client was made in process {self._process_id}, and this is process "
@@ -104,7 +104,7 @@ class AdminDriver:
 
 
 class _Entry:
-    """A block in which one thread is, the one that has `lock`."""
+    """A block for one thread, which holds `lock`."""
 
     def __init__(
         self, lock: threading.RLock, check_open: Callable[[], None], timeout_ms: int
@@ -128,11 +128,11 @@ class _Entry:
 
     @property
     def __exit__(self) -> Callable[..., object]:
-        """What ends the block: a call into C, which no interrupt comes before."""
+        """The function that ends the block. It is a C function, so no interrupt can precede it."""
         return self._lock.__exit__
 
 
 def _is_owned(lock: threading.RLock) -> bool:
-    # As `threading.Condition` finds out.
+    # `threading.Condition` checks the same way.
     is_owned: bool = lock._is_owned()  # type: ignore[attr-defined]  # noqa: SLF001
     return is_owned

@@ -1,4 +1,4 @@
-"""Offsets of groups: the handlers that read, alter and delete what a group has committed.
+"""Offsets of groups: the handlers that read, alter and delete committed offsets.
 
 Source: the OffsetFetch, OffsetCommit and OffsetDelete APIs; KIP-222, KIP-396 (altering), KIP-496
 (deleting).
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
 
 FETCH_ONE_GROUP_MAX_VERSION: Final = 7
-"""Newer versions of OffsetFetch take many groups (KIP-709), which brokers before 3.0 do not."""
+"""Last version of OffsetFetch with one group. Later ones (KIP-709) need brokers 3.0 or newer."""
 COMMIT_BY_NAME_MAX_VERSION: Final = 9
-"""Newer versions of OffsetCommit name topics by id."""
+"""Last version of OffsetCommit that names topics. Later ones use topic ids."""
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 
@@ -53,10 +53,10 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
 class ListGroupOffsets(AdminHandler[str, Committed]):
-    """Reads what a group has committed; the key is the group.
+    """Reads a group's committed offsets; the key is the group.
 
-    `partitions` None means all. What nothing was committed for is left out. `is_stable` waits for
-    transactions that are to commit offsets (brokers 2.5 or newer, KIP-447).
+    `partitions` None means all. Partitions without an offset are left out. `is_stable` waits for
+    transactions that are about to commit offsets (brokers 2.5 or newer, KIP-447).
     """
 
     receiver = Receiver.COORDINATOR
@@ -89,7 +89,7 @@ class ListGroupOffsets(AdminHandler[str, Committed]):
 
 
 class ListGroupOffsetsOnBroker(ListGroupOffsets):
-    """Reads what one broker says that a group has committed, and waits for no transaction."""
+    """Reads a group's committed offsets from one broker, without waiting for transactions."""
 
     receiver = Receiver.BROKER
     final_errors = (NotCoordinatorError, UnstableOffsetCommitError)

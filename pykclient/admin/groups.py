@@ -1,4 +1,4 @@
-"""Groups: what an admin client returns of them, and the handlers that list, read and delete them.
+"""Groups: their descriptions, and the handlers that list, read and delete them.
 
 Source: the ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups and FindCoordinator
 APIs; KIP-222 (administration), KIP-518 (states), KIP-848 (types).
@@ -50,18 +50,20 @@ if TYPE_CHECKING:
     from pykclient.types import Node
 
 CONSUMER_PROTOCOL: Final = "consumer"
-"""The protocol type of groups of consumers; Connect's workers, for one, have another."""
+"""Protocol type of consumer groups; Connect's workers, for example, have another."""
 
 DEAD: Final = "Dead"
 
 ALL_BROKERS: Final = "all brokers"
-"""The one key of a call that lists brokers."""
+"""The only key of a call that lists brokers."""
 
 
 class GroupListing(NamedTuple):
-    """A group in a list. `protocol_type` is ``consumer`` for consumers, empty for a group that has
-    offsets and never had a member. `state` is None for brokers before 2.6 (KIP-518), `group_type`
-    (``classic``, ``consumer``, ``share``, ``streams``) for brokers before 3.7 (KIP-848).
+    """A group in a list.
+
+    `protocol_type` is ``consumer`` for consumers, and empty for a group with offsets that never had
+    a member. `state` is None for brokers before 2.6 (KIP-518), `group_type` (``classic``,
+    ``consumer``, ``share``, ``streams``) for brokers before 3.7 (KIP-848).
     """
 
     group_id: str
@@ -73,10 +75,10 @@ class GroupListing(NamedTuple):
 class MemberDescription(NamedTuple):
     """A member of a group.
 
-    `instance_id` is None unless it is static (KIP-345). What only the protocol of KIP-848 has is
-    None in classic groups: `target_assignment` (what it shall have), `member_epoch`; `rack` is
-    also None for a member without one. The `assignment` of a member that is no consumer, which
-    only its own kind can read, is empty.
+    `instance_id` is None unless the member is static (KIP-345). `target_assignment` (the assignment
+    it is moving to) and `member_epoch` belong to KIP-848, and are None in classic groups. `rack` is
+    None if not set. The `assignment` of a member that is not a consumer is empty, since its format
+    is unknown.
     """
 
     member_id: str
@@ -94,8 +96,8 @@ class GroupDescription(NamedTuple):
 
     `group_type` is ``classic`` or ``consumer`` (KIP-848). `state` is one of Kafka's: ``Empty``,
     ``Stable``, ``PreparingRebalance`` and ``CompletingRebalance`` (classic), ``Assigning`` and
-    ``Reconciling`` (consumer). `assignor` is empty while no member is. The epochs are None in
-    classic groups.
+    ``Reconciling`` (consumer). `assignor` is empty while there are no members. The epochs are None
+    in classic groups.
     """
 
     group_id: str
@@ -110,7 +112,7 @@ class GroupDescription(NamedTuple):
 
 
 class ListBrokers(AdminHandler[str, tuple[int, ...]]):
-    """Lists the brokers of the cluster; its one key is `ALL_BROKERS`."""
+    """Lists the brokers of the cluster; the only key is `ALL_BROKERS`."""
 
     receiver = Receiver.ANY_BROKER
 
@@ -126,7 +128,7 @@ class ListBrokers(AdminHandler[str, tuple[int, ...]]):
 class ListGroups(AdminHandler[int, tuple[GroupListing, ...]]):
     """Lists the groups that brokers, by id, coordinate.
 
-    A broker for which `is_gone` has none: other brokers have taken its groups over.
+    A broker for which `is_gone` is true has none: other brokers have taken over its groups.
     """
 
     receiver = Receiver.BROKER
@@ -179,7 +181,7 @@ class FindCoordinators(AdminHandler[str, "Node"]):
 
 
 class DescribeConsumerGroups(AdminHandler[str, GroupDescription]):
-    """Describes groups of KIP-848, by name. A classic group is none of them."""
+    """Describes KIP-848 groups by name. Classic groups are not found."""
 
     receiver = Receiver.COORDINATOR
 
@@ -215,14 +217,14 @@ class DescribeClassicGroups(AdminHandler[str, GroupDescription]):
                 continue
             error = failure(group.error_code, f"group {name!r}", group.error_message)
             if error is None and group.group_state == DEAD:
-                # Of a group that does not exist, from brokers before 4.0 (KIP-1043).
+                # Brokers before 4.0 describe a group that does not exist like this (KIP-1043).
                 code = GroupIdNotFoundError.code
                 error = failure(code, f"group {name!r}", "it does not exist")
             yield name, error or _classic_description(group, self._coordinators[name])
 
 
 class DeleteGroups(AdminHandler[str, str]):
-    """Deletes groups without members, by name, with all that they have committed."""
+    """Deletes groups without members, by name, with all their committed offsets."""
 
     receiver = Receiver.COORDINATOR
 
@@ -312,11 +314,11 @@ def _classic_member(
 
 
 def _assigned(member: DescribedGroupMember) -> tuple[TopicPartition, ...]:
-    """Return what the group's leader has given a member; nothing before it has."""
+    """Return the assignment that the group's leader gave a member; empty before that."""
     if not member.member_assignment:
         return ()
     reader = Reader(member.member_assignment)
-    # What newer versions add stands at the end.
+    # Newer versions add fields at the end.
     version = min(reader.int16(), ConsumerProtocolAssignment.max_version)
     assignment = ConsumerProtocolAssignment.read(reader, max(version, 0))
     return _in_order(

@@ -1,7 +1,7 @@
-"""Prepared transactions: the handler that ends them, for a process that has not prepared them.
+"""Prepared transactions: the handler that ends them from any process.
 
-A transaction is ended by its id, producer id and epoch, whoever sends these. EndTxn that is
-repeated is as good as once, until another producer has the transactional id.
+A transaction is ended by its transactional id, producer id and epoch, whoever sends them. EndTxn
+may be repeated until another producer has the transactional id.
 
 Source: the EndTxn API; KIP-98, KIP-890 (version 2), KIP-939 (two-phase commit).
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
 
 VERSION_2: Final = 2
-"""That of transactions which have an epoch each (KIP-890)."""
+"""Version of transactions that have one epoch each (KIP-890)."""
 
 END_TXN_MAX_OF_VERSION_1: Final = 4
 EPOCH_MAX: Final = 2**15 - 1
@@ -48,7 +48,7 @@ def prepared_by_id(
     """Return transactions by their ids.
 
     Raises:
-        UsageError: one is no prepared transaction, or an id has two.
+        UsageError: one is not a prepared transaction, or two have the same id.
     """
     if isinstance(prepared, PreparedTransaction):
         raise UsageError(f"{call}: give a list of transactions, each {_EACH}")
@@ -87,7 +87,7 @@ class EndTransactions(AdminHandler[str, str]):
         return None if is_v2 else END_TXN_MAX_OF_VERSION_1
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> EndTxnRequest:
-        del timeout_ms  # the coordinator responds once the end is decided
+        del timeout_ms  # the coordinator responds as soon as it has decided
         (key,) = keys
         each = self._prepared[key]
         return EndTxnRequest(key, each.producer_id, each.producer_epoch, self._is_commit)
@@ -103,7 +103,7 @@ class EndTransactions(AdminHandler[str, str]):
 
 
 def _explained(error: KafkaError, prepared: PreparedTransaction, *, is_commit: bool) -> KafkaError:
-    """Return a refusal for good with what it means."""
+    """Return a final error with an explanation."""
     why = ""
     if isinstance(error, (ProducerFencedError, InvalidProducerEpochError)):
         why = (
@@ -141,7 +141,7 @@ def _explained(error: KafkaError, prepared: PreparedTransaction, *, is_commit: b
 def _check(prepared: object, call: str) -> None:
     if not isinstance(prepared, PreparedTransaction):
         raise UsageError(
-            f"{call}: {shown_argument(prepared)} is no prepared transaction; give {_EACH}"
+            f"{call}: {shown_argument(prepared)} is not a prepared transaction; give {_EACH}"
         )
     name = prepared.transactional_id
     if not isinstance(name, str) or not name:

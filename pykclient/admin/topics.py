@@ -1,4 +1,4 @@
-"""Topics: what an admin client returns of them, and the handlers that make, read and delete them.
+"""Topics: their descriptions, and the handlers that create, read and delete them.
 
 Source: the CreateTopics, CreatePartitions, DeleteTopics and Metadata APIs; KIP-195 (partitions),
 KIP-464 (broker defaults), KIP-516 (topic ids), KIP-599 (creation quotas).
@@ -52,23 +52,23 @@ BROKER_DEFAULT: Final = -1
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 DELETE_BY_NAME_MAX_VERSION: Final = 5
-"""Newer versions of DeleteTopics have another form, which also takes topic ids."""
+"""Last version of DeleteTopics that only has names. Later ones also accept topic ids."""
 
 ALL_TOPICS: Final = "all topics"
-"""The one key of a call that lists topics."""
+"""The only key of a call that lists topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be created.
+    """A topic to create.
 
-    `num_partitions` and `replication_factor` None leave it to the broker (2.4 or newer, KIP-464).
-    `config` has topic settings by Kafka's name, such as ``{"cleanup.policy": "compact"}``; values
-    are written as text, True as ``true``. `replica_assignments` names the brokers of each partition
-    instead of the two numbers: ``{0: [1, 2], 1: [2, 3]}``, the first one leads.
+    `num_partitions` and `replication_factor` None mean the broker's default (2.4 or newer,
+    KIP-464). `config` has topic settings by Kafka's name, such as ``{"cleanup.policy":
+    "compact"}``; values are converted to text, True to ``true``. `replica_assignments` replaces the
+    two numbers by the brokers of each partition, ``{0: [1, 2], 1: [2, 3]}``; the first one leads.
 
     Raises:
-        UsageError: a number is out of range, or given beside `replica_assignments`.
+        UsageError: a number is out of range, or given together with `replica_assignments`.
     """
 
     name: str
@@ -91,8 +91,8 @@ class NewTopic:
         ):
             if number is not None and self.replica_assignments:
                 raise UsageError(
-                    f"NewTopic {self.name!r} has both {what} and replica_assignments, which says "
-                    f"the same; give one of them"
+                    f"NewTopic {self.name!r} has both {what} and replica_assignments, which "
+                    f"define the same; give one of them"
                 )
             if number is not None and not (is_number(number, most) and number):
                 raise UsageError(
@@ -103,13 +103,13 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """More partitions for a topic: ``NewPartitions(8)`` for eight in all.
+    """A new number of partitions for a topic: ``NewPartitions(8)`` means eight in all.
 
-    `new_assignments` names the brokers of each partition that is new, ``[[1, 2], [2, 3]]`` for two
-    of them, the first one leads; without it the brokers choose.
+    `new_assignments` names the brokers of each new partition, ``[[1, 2], [2, 3]]`` for two of them;
+    the first one leads. Without it the brokers choose.
 
     Raises:
-        UsageError: the number is out of range, or `new_assignments` is no list of lists.
+        UsageError: the number is out of range, or `new_assignments` is not a list of lists.
     """
 
     total_count: int
@@ -119,17 +119,17 @@ class NewPartitions:
         if not (is_number(self.total_count, INT32_MAX) and self.total_count):
             raise UsageError(
                 f"NewPartitions: total_count={shown_argument(self.total_count)}; give a number "
-                f"from 1 to {INT32_MAX}, those that are there included"
+                f"from 1 to {INT32_MAX}, which includes existing partitions"
             )
         if not _are_broker_lists(self.new_assignments):
             raise UsageError(
-                "NewPartitions: new_assignments has to be a list with the ids of the brokers of "
+                "NewPartitions: new_assignments must be a list with the ids of the brokers of "
                 "each new partition, as in [[1, 2], [2, 3]]"
             )
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was just created. What older brokers leave out is None."""
+    """A topic that was just created. Values that older brokers omit are None."""
 
     name: str
     topic_id: bytes | None
@@ -156,7 +156,7 @@ class TopicDescription(NamedTuple):
 
 class CreateTopics(AdminHandler[str, CreatedTopic]):
     receiver = Receiver.CONTROLLER
-    # The broker goes on creating it; another attempt would only find that it exists.
+    # The broker continues to create it; a retry would only find that the topic exists.
     final_errors = (RequestTimedOutError,)
 
     def __init__(self, topics: Mapping[str, NewTopic]) -> None:
@@ -182,7 +182,7 @@ class CreateTopics(AdminHandler[str, CreatedTopic]):
 
 class CreatePartitions(AdminHandler[str, str]):
     receiver = Receiver.CONTROLLER
-    # The broker goes on; another attempt would find that the topic has so many already.
+    # The broker continues; a retry would only find that the topic has as many already.
     final_errors = (RequestTimedOutError, UnknownTopicOrPartitionError)
 
     def __init__(
@@ -222,7 +222,7 @@ class DeleteTopics(AdminHandler[str, str]):
 
 
 class ListTopics(AdminHandler[str, dict[str, TopicListing]]):
-    """Lists all topics; its one key is `ALL_TOPICS`."""
+    """Lists all topics; the only key is `ALL_TOPICS`."""
 
     receiver = Receiver.ANY_BROKER
 
@@ -262,7 +262,7 @@ class DescribeTopics(AdminHandler[str, TopicDescription]):
 
 
 class _Spread(AdminHandler[int, int]):
-    """Waits until brokers, by id, have a change in their metadata, but for those that are down."""
+    """Waits until brokers, by id, have a change in their metadata, except those that are down."""
 
     receiver = Receiver.BROKER
 
@@ -300,7 +300,7 @@ class TopicsPresent(_Spread):
 
 
 class PartitionsPresent(_Spread):
-    """Waits until brokers know so many partitions of topics, each with a leader."""
+    """Waits until brokers know a number of partitions of topics, each with a leader."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         super().__init__(list(counts))
@@ -314,7 +314,7 @@ class PartitionsPresent(_Spread):
 
 
 class TopicsAbsent(_Spread):
-    """Waits until brokers do not know topics any more."""
+    """Waits until brokers no longer know topics."""
 
     def _outdated(self, response: MetadataResponse) -> list[str | None]:
         return [topic.name for topic in response.topics if topic.error_code == 0]

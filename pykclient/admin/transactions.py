@@ -1,4 +1,4 @@
-"""Transactions: what an admin client returns of them, and the handlers that list and abort them.
+"""Transactions: their descriptions, and the handlers that list and abort them.
 
 Source: the ListTransactions, DescribeTransactions, DescribeProducers and WriteTxnMarkers APIs;
 KIP-664, KIP-994 (how long they are open), KIP-1152 (patterns).
@@ -60,7 +60,7 @@ class TransactionListing(NamedTuple):
 
     `state` is one of Kafka's: ``Empty``, ``Ongoing``, ``PrepareCommit``, ``PrepareAbort``,
     ``CompleteCommit``, ``CompleteAbort``, ``PrepareEpochFence``, ``Dead``. `coordinator_id` is the
-    broker that has it.
+    broker that coordinates it.
     """
 
     transactional_id: str
@@ -70,11 +70,11 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id with its present or last transaction.
+    """A transactional id with its current or last transaction.
 
-    `start_ms` is when the transaction began, in milliseconds since 1970; None while none is open.
-    `timeout_ms` is how long it may be open before the coordinator aborts it. `partitions` are those
-    that it has written to so far, empty when none is open.
+    `start_ms` is the transaction's start in milliseconds since 1970, or None if none is open.
+    `timeout_ms` is the time after which the coordinator aborts it. `partitions` are those written
+    so far, empty if none is open.
     """
 
     transactional_id: str
@@ -88,12 +88,12 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """A producer that a partition's leader has seen, idempotent or transactional.
+    """A producer, idempotent or transactional, that a partition's leader knows.
 
-    `last_sequence` is that of its last record; None if only a marker was written since.
-    `last_timestamp_ms` is that of its last batch or marker, since 1970. `coordinator_epoch` is that
-    of its last marker, None before the first. `transaction_start_offset` is where its open
-    transaction begins in this partition; None when none is open here.
+    `last_sequence` is the sequence number of its last record; None if only a marker was written
+    since. `last_timestamp_ms` is the time of its last batch or marker, since 1970.
+    `coordinator_epoch` comes from its last marker, None before the first.
+    `transaction_start_offset` is the start of its open transaction in this partition, or None.
     """
 
     producer_id: int
@@ -105,10 +105,10 @@ class ProducerState(NamedTuple):
 
 
 class AbortTransactionSpec(NamedTuple):
-    """The transaction of one partition that `abort_transaction` ends.
+    """The transaction in one partition for `abort_transaction`.
 
-    What `describe_producers` has of the partition: `producer_id`, `producer_epoch` and
-    `coordinator_epoch`, None before the producer's first marker.
+    The fields come from `describe_producers`: `producer_id`, `producer_epoch` and
+    `coordinator_epoch`, which is None before the producer's first marker.
     """
 
     partition: TopicPartition
@@ -123,10 +123,10 @@ def transactions_request(
     open_for_s: float | None,
     id_pattern: str | None,
 ) -> ListTransactionsRequest:
-    """Return what requests the transactions that are chosen; of each, nothing given means all.
+    """Return the request for a selection of transactions; empty arguments mean all.
 
     Raises:
-        UsageError: one of them is of the wrong type, or cannot be sent.
+        UsageError: an argument has the wrong type, or cannot be sent.
     """
     call = "list_transactions"
     wanted_ids = value_list(producer_ids, f"{call}: producer_ids", "a number")
@@ -155,7 +155,7 @@ def transactions_request(
 class ListTransactions(AdminHandler[int, tuple[TransactionListing, ...]]):
     """Lists the transactional ids that brokers, by id, coordinate.
 
-    A broker for which `is_gone` has none: other brokers have taken its ids over.
+    A broker for which `is_gone` is true has none: other brokers have taken over its ids.
     """
 
     receiver = Receiver.BROKER
@@ -220,7 +220,7 @@ class DescribeTransactions(AdminHandler[str, TransactionDescription]):
 
 
 class DescribeProducers(AdminHandler[TopicPartition, tuple[ProducerState, ...]]):
-    """Describes the producers of partitions, at the brokers that `broker_ids` has."""
+    """Describes the producers of partitions, at the brokers in `broker_ids`."""
 
     receiver = Receiver.BROKER
     final_errors = (NotLeaderOrFollowerError, UnknownTopicOrPartitionError)
@@ -248,7 +248,7 @@ class DescribeProducers(AdminHandler[TopicPartition, tuple[ProducerState, ...]])
 
 
 class AbortTransactions(AdminHandler[TopicPartition, TopicPartition]):
-    """Writes the marker that aborts a transaction in one partition, at the broker of its leader."""
+    """Writes the marker that aborts a transaction in one partition, at the partition's leader."""
 
     receiver = Receiver.BROKER
     final_errors = (NotLeaderOrFollowerError, UnknownTopicOrPartitionError)
@@ -319,5 +319,5 @@ def _producer(found: FoundProducer) -> ProducerState:
 
 
 def _known(number: int) -> int | None:
-    """Return None for -1, which stands for nothing."""
+    """Return None for -1, else the number."""
     return None if number < 0 else number

@@ -412,15 +412,15 @@ class AdminSettings(ClientSettings, total=False):
     from -1 to 9223372036854775807.
     """
     default_api_timeout_ms: int
-    """How long a call without a timeout of its own may take. Default: 60000; an integer from 0
-    to 2147483647.
+    """Maximum time of a call without a timeout argument. Default: 60000; an integer from 0 to
+    2147483647.
     """
     receive_buffer_bytes: int
     """Size of the socket's receive buffer; -1 leaves it to the system. Default: 65536; an
     integer from -1 to 2147483647.
     """
     retries: int
-    """Further attempts at a request, within the call's timeout. Default: 2147483647; an integer
+    """Maximum retries of a request, within the call's timeout. Default: 2147483647; an integer
     from 0 to 2147483647.
     """
 

@@ -1,6 +1,6 @@
 """All errors that this library raises: the tree in `base`, and one class per broker error code.
 
-`error_for_code` turns a broker's error code into the error that stands for it.
+`error_for_code` converts a broker's error code to its error.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ += ["LogTruncationError"]
 
 
 class LogTruncationError(broker.OffsetOutOfRangeError):
-    """The log was cut before the position, and may have other records there by now (KIP-320).
+    """The log was truncated before the position, and may have other records there (KIP-320).
 
-    Raised with `auto_offset_reset` none; the position stays. `offset` is the position, and
-    `diverging_offset` the first offset at which the log may differ from what was read; None if no
-    broker knows.
+    Raised if `auto_offset_reset` is none; the position does not change. `offset` is the position,
+    and `diverging_offset` the first offset at which the log may differ from the records read; None
+    if no broker knows it.
     """
 
     def __init__(

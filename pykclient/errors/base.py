@@ -1,43 +1,43 @@
 """The tree of errors that this library raises.
 
-Every error is a `KafkaError`. Attributes say what a caller may do about it: `retriable` (the same
-call may succeed later), `refresh_metadata` (our view of the cluster was stale), `fatal` (the client
-can do nothing more: close it and make another), `is_refusal` (a connection ended so: another
-attempt at that address does not help until somebody changes something) and `not_written` (nothing
-of a batch whose request ended so is in the log; after any other error it may be). They are
-attributes rather than base classes because one error is often several of these at once. All that
-are retriable, and no others, are also a `RetriableError`, for applications to catch; among them are
-most of `BrokerError` and those marked with a star.
+Every error is a `KafkaError`. Attributes say how a caller may react: `retriable` (the same call may
+succeed later), `refresh_metadata` (the client's metadata was stale), `fatal` (the client is
+unusable: close it and make a new one), `is_refusal` (the connection was refused: a retry at that
+address does not help until something changes) and `not_written` (no record of the request's batch
+is in the log; after any other error, records may be). They are attributes and not base classes
+because one error often has several of them. All retriable errors, and no others, are also a
+`RetriableError`, for applications to catch; they include most of `BrokerError` and those marked
+with a star.
 
-`fatal` belongs to the error that a client raised, not to its class alone: the same refusal ends a
-producer that cannot go on without what was refused, and no other client. It is set where a client
-ends. An error that the client retries by itself, or that a later call may get past, is never fatal.
+`fatal` belongs to the error that a client raised, not to its class: the same refusal ends a
+producer that depends on the refused request, but no other client. It is set where a client ends. An
+error that the client retries, or that a later call may overcome, is never fatal.
 
     KafkaError
     |- ConfigError                    a bad or unknown setting, before anything is opened
-    |- UsageError                     the caller's fault
+    |- UsageError                     the caller's mistake
     |  |- ClosedError, ConcurrentModificationError, NotSubscribedError,
     |  |- NoOffsetForPartitionError, TransactionStateError, ForkedClientError,
     |  '- UnsupportedVersionError
-    |- WakeupError                    poll was woken on purpose
+    |- WakeupError                    `wakeup` interrupted a poll
     |- RebalanceListenerError         a rebalance listener of the application failed
-    |- EncodeError                    we cannot write it
+    |- EncodeError                    a value cannot be encoded
     |  '- RecordTooLargeError, SerializationError
-    |- DecodeError                    the bytes are wrong
+    |- DecodeError                    bytes are malformed
     |  '- CorruptRecordError, FrameTooLargeError, RecordDeserializationError
     |- RetriableError                 the same call may succeed later
     |- BufferExhaustedError *         no memory within max_block_ms
-    |- BatchDeliveryError             part of a send_batch failed
+    |- BatchDeliveryError             some records of a send_batch failed
     |- TransactionAbortedError        the transaction of a record was aborted
-    |- PurgedError                    a record was given up by Producer.purge
+    |- PurgedError                    Producer.purge dropped a record
     |- ConnectionFailedError *        no connection, or it was lost
     |  '- DisconnectedError *
-    |- TlsError, AuthenticationError  no connection, and trying again does not help
-    |- ClusterMismatchError           another cluster is at the address of this client's one
-    |- GroupRebalancedError           the group did not take offsets: it rebalances, or has done so
-    |  |- CommitFailedError           ... and will not take them
-    |  '- RebalanceInProgressError    ... and may, after a poll (a `BrokerError` as well)
-    |- AdminCallError                 several of the things that one admin call requested failed
+    |- TlsError, AuthenticationError  no connection, and a retry does not help
+    |- ClusterMismatchError           another cluster is at an address of this client's cluster
+    |- GroupRebalancedError           the group rebalances, or has done so: offsets not committed
+    |  |- CommitFailedError           ... and they cannot be committed
+    |  '- RebalanceInProgressError    ... and may be after a poll (a `BrokerError` as well)
+    |- AdminCallError                 several items of one admin call failed
     |- KafkaTimeoutError *            says what it waited for and how long
     |  '- DeliveryTimeoutError *
     '- BrokerError                    one subclass per code in errors/broker.py
@@ -94,11 +94,11 @@ __all__ = [
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 CAUSE_LENGTH_MAX: Final = 200
-"""How many characters a message has of what an exception says."""
+"""Maximum number of characters that a message shows of an exception's text."""
 
 
 class KafkaError(Exception):
-    """Base of every error that this library raises.
+    """Base class of every error that this library raises.
 
     It can be pickled and copied, with its attributes and its cause.
     """
@@ -106,16 +106,16 @@ class KafkaError(Exception):
     retriable: ClassVar[bool] = False
     refresh_metadata: ClassVar[bool] = False
     fatal: bool = False
-    """True if the client that raised it can do nothing more: close it and make another."""
+    """True if the client that raised it is unusable: close it and make a new one."""
     is_refusal: ClassVar[bool] = False
     not_written: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Say how it is made anew, in another process or as a copy.
+        """Return how to rebuild the error in another process or as a copy.
 
-        Python would call its class with `args`, and forget its cause. Errors of ours need more than
-        their message, so they are built without `__init__`. A cause that cannot be pickled, as an
-        error of the application's may be, is replaced by a `KafkaError` that says the same.
+        Python would call the class with `args`, and drop the cause. Our errors need more than their
+        message, so they are built without `__init__`. A cause that cannot be pickled, as an
+        application's error may be, is replaced by a `KafkaError` with the same text.
         """
         state = {
             **vars(self),
@@ -126,23 +126,22 @@ class KafkaError(Exception):
 
 
 class RetriableError(KafkaError):
-    """The same call may succeed when it is tried again.
+    """The same call may succeed when it is retried.
 
-    What `poll` raises of this kind has changed nothing: polling again is all that a service needs
-    to do. A record whose delivery failed so (`DeliveryTimeoutError`) is given up, but may be in the
-    log all the same: sending it again may double it. Java has a class of this meaning,
-    ``RetriableException``.
+    If `poll` raises such an error, nothing has changed: a service only needs to poll again. If a
+    delivery fails with one (`DeliveryTimeoutError`), the record is dropped but may be in the log:
+    sending it again may duplicate it. Java's ``RetriableException`` has the same meaning.
     """
 
     retriable = True
 
 
 class ConfigError(KafkaError, ValueError):
-    """A setting is unknown, malformed, out of range, or not built yet. Nothing was opened."""
+    """A setting is unknown, malformed, out of range, or not supported yet. Nothing was opened."""
 
 
 class UsageError(KafkaError):
-    """The caller did what the interface does not allow."""
+    """The caller did something that the interface does not allow."""
 
 
 class ClosedError(UsageError):
@@ -168,9 +167,9 @@ class TransactionStateError(UsageError):
 
 
 class TransactionAbortedError(KafkaError):
-    """A record or offset was not sent, or not to the end, since its transaction was aborted.
+    """A record or offset was not sent, or not completely, because its transaction was aborted.
 
-    The cause is what made the abort necessary; there is none where the application chose to abort.
+    The cause is the reason of the abort; None if the application chose to abort.
     """
 
 
@@ -181,7 +180,7 @@ class ForkedClientError(UsageError):
 
 
 class UnsupportedVersionError(UsageError):
-    """Broker and client have no version of an API in common, or a field needs a newer one."""
+    """Broker and client share no version of an API, or a field needs a newer one."""
 
     is_refusal = True
     not_written = True
@@ -194,12 +193,12 @@ class WakeupError(KafkaError):
 class RebalanceListenerError(KafkaError):
     """A rebalance listener raised an exception, which is the cause of this one.
 
-    The rebalance went on, and the consumer can be used.
+    The rebalance continued, and the consumer stays usable.
     """
 
 
 class EncodeError(KafkaError):
-    """A value cannot be written as the protocol wants it."""
+    """A value cannot be encoded in the protocol's format."""
 
 
 class RecordTooLargeError(EncodeError):
@@ -211,9 +210,9 @@ class SerializationError(EncodeError):
 
 
 class DecodeError(KafkaError):
-    """Bytes from a broker do not have the form they must have.
+    """Bytes from a broker are malformed.
 
-    The message is cut, since it may have names by the broker in it.
+    The message is cut, since it may contain names chosen by the broker.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -223,9 +222,9 @@ class DecodeError(KafkaError):
 class CorruptRecordError(DecodeError):
     """A record batch is malformed or its checksum is wrong.
 
-    `topic`, `partition` and `offset` are where; they are None while only bytes are known.
-    `next_offset` is the offset after the batch, None if that is not known; `raw` is the batch as it
-    came, with whatever follows it where its end is not known, and None outside a consumer.
+    `topic`, `partition` and `offset` are its location; None while only bytes are known.
+    `next_offset` is the offset after the batch, None if unknown. `raw` is the batch as received,
+    followed by more bytes if its end is unknown; None outside a consumer.
     """
 
     def __init__(
@@ -253,9 +252,9 @@ class FrameTooLargeError(DecodeError):
 class RecordDeserializationError(DecodeError):
     """A deserializer failed on one record, whose raw bytes are kept here.
 
-    `topic`, `partition`, `offset` and `timestamp_ms` name the record; `key` and `value` are its
-    raw bytes (None = null) and `headers` its headers. `next_offset` is the offset after it. What
-    the deserializer raised is the cause.
+    `topic`, `partition`, `offset` and `timestamp_ms` identify the record; `key` and `value` are its
+    raw bytes (None = null) and `headers` its headers. `next_offset` is the offset after it. The
+    deserializer's exception is the cause.
     """
 
     def __init__(
@@ -286,10 +285,10 @@ class BufferExhaustedError(RetriableError):
 
 
 class BatchDeliveryError(KafkaError):
-    """Records of a `send_batch` or `send_arrow` failed, some or all.
+    """Some or all records of a `send_batch` or `send_arrow` failed.
 
-    `sent` and `failed` hold ranges of indexes in what was given, in ascending order; together they
-    have every index once. `errors` has the reason of each range in `failed`.
+    `sent` and `failed` hold ranges of indexes of the arguments, in ascending order; together they
+    contain every index once. `errors` has the reason of each range in `failed`.
     """
 
     def __init__(
@@ -307,10 +306,10 @@ class BatchDeliveryError(KafkaError):
 
 
 class PurgedError(KafkaError):
-    """A record was given up since the application called `Producer.purge`.
+    """A record was dropped because the application called `Producer.purge`.
 
-    `may_be_written` says whether it may be in the log all the same: it was in flight, or an attempt
-    before had no response.
+    `may_be_written` is True if it may be in the log: it was in flight, or an earlier attempt got no
+    response.
     """
 
     def __init__(self, message: str, *, may_be_written: bool) -> None:
@@ -319,17 +318,17 @@ class PurgedError(KafkaError):
 
 
 class GroupRebalancedError(KafkaError):
-    """A group did not take offsets: it distributes its partitions anew, or has done so."""
+    """A group did not commit offsets because it is rebalancing, or has rebalanced."""
 
 
 class CommitFailedError(GroupRebalancedError):
-    """A group did not take offsets, and trying again would not help: others read there by now."""
+    """A group did not commit offsets; a retry would not help, since others have the partitions."""
 
 
 class AdminCallError(KafkaError):
-    """Several of the things that one admin call requested failed; the others were done.
+    """Several items of one admin call failed; the others succeeded.
 
-    `errors` has the error of each that failed, by its name.
+    `errors` has the error of each failed item, by its name.
     """
 
     def __init__(self, message: str, *, errors: Mapping[str, KafkaError]) -> None:
@@ -348,28 +347,27 @@ class DisconnectedError(ConnectionFailedError):
 
 
 class TlsError(KafkaError):
-    """TLS could not be agreed on: a certificate that one side does not accept, for one."""
+    """TLS failed, for example because one side does not accept a certificate."""
 
     refresh_metadata = True
     is_refusal = True
 
 
 class AuthenticationError(KafkaError):
-    """The broker refused who we say we are."""
+    """The broker refused the client's identity."""
 
     refresh_metadata = True
     is_refusal = True
 
 
 class ClusterMismatchError(KafkaError):
-    """Another cluster is at an address where this client has known a broker of its own cluster.
+    """Another cluster is at an address where this client knew a broker of its own cluster.
 
-    Addresses are reused, by container platforms and tunnels. A client belongs to the cluster that
-    it reached first, by the cluster id of Metadata responses, and sends nothing to another one. It
-    goes on looking for its own; to use the other one, make a new client. `expected_cluster_id` and
-    `found_cluster_id` are the two. Brokers from Kafka 4.4 on compare themselves with the cluster
-    and the broker that the client means (KIP-1242). They do not say which they are: then
-    `found_cluster_id` is empty.
+    Container platforms and tunnels reuse addresses. A client belongs to the cluster that it reached
+    first, by the cluster id in Metadata responses, and sends nothing to another one. It keeps
+    looking for its own cluster; to use the other one, make a new client. `expected_cluster_id` and
+    `found_cluster_id` are the two ids. Brokers from Kafka 4.4 on check the cluster and broker that
+    the client expects (KIP-1242) without naming their own; `found_cluster_id` is then empty.
     """
 
     refresh_metadata = True
@@ -385,27 +383,27 @@ class ClusterMismatchError(KafkaError):
 
 
 class KafkaTimeoutError(RetriableError, TimeoutError):
-    """A call's time ran out; the message says what it waited for, and how many milliseconds."""
+    """A call timed out; the message says what it waited for, and for how many milliseconds."""
 
 
 class DeliveryTimeoutError(KafkaTimeoutError):
     """A record could not be delivered within `delivery_timeout_ms`.
 
-    It is given up, but may be in the log all the same: sending it again may double it.
+    It is dropped, but may be in the log: sending it again may duplicate it.
     """
 
 
 class BrokerError(KafkaError):
-    """An error code from a broker. `code` and `name` are Kafka's own."""
+    """An error code from a broker. `code` and `name` are Kafka's."""
 
     code: int = -1
     name: str = "UNKNOWN_SERVER_ERROR"
 
 
 def describe_cause(cause: BaseException) -> str:
-    """Return the type of what the application's code raised, and the beginning of what it says.
+    """Return the type of an exception of application code, and the beginning of its text.
 
-    Not its `repr`: that of a UnicodeError has the whole value in it, and messages end up in logs.
+    The `repr` is not used: a UnicodeError's contains the whole value, and messages end up in logs.
     """
     said = str(cause)[:CAUSE_LENGTH_MAX]
     name = type(cause).__name__
@@ -429,7 +427,7 @@ def _can_be_pickled(cause: BaseException) -> bool:
     # Imported here: few programs need it, and it takes its share of the import budget.
     import pickle
 
-    # One that can be written may still fail to be read: its class is called with `args`.
+    # An error that can be pickled may still fail to unpickle: its class is called with `args`.
     try:
         return type(pickle.loads(pickle.dumps(cause))) is type(cause)  # noqa: S301
     except Exception:  # noqa: BLE001 - the application's class may raise anything

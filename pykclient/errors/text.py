@@ -1,4 +1,4 @@
-"""What a broker says, as errors and logs may show it.
+"""Texts from brokers, in the form that errors and logs may show.
 
 Owner: no state.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import Final
 
 TEXT_LENGTH_MAX: Final = 2_000
-"""Of a text by a broker: the rest is left out. Kafka's own reasons have a few hundred characters,
-and a response has room for a hundred million."""
+"""Maximum length of a broker's text, the rest of which is cut. Kafka's own reasons have a few
+hundred characters, but a response has room for a hundred million."""
 
 MESSAGE_LENGTH_MAX: Final = 3_000
-"""Characters of an error about bytes that cannot be read, which may have such a text in it."""
+"""Maximum length of an error about malformed bytes, which may contain such a text."""
 
 
 def printable(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
-    """Return the text cut, and on one line: what it has of control characters is escaped.
+    """Return a text shortened, on one line, with control characters escaped.
 
-    With them a broker could forge lines of a log, or command the terminal that shows it. An escape
-    is longer than its character, so the text is cut after it too.
+    With control characters a broker could forge lines of a log, or control the terminal that shows
+    it. An escape is longer than its character, so the text is cut again after escaping.
     """
     shown = text[:length_max]
     if not shown.isprintable():

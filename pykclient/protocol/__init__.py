@@ -1,5 +1,5 @@
-"""Bytes to messages and back, without socket, time and thread.
+"""Conversion of bytes to messages and back, without sockets, time or threads.
 
-`primitives` has the wire types, `message` the base of all messages and the request and response
-headers, `framing` cuts a byte stream into frames, `api_keys` and `messages` are generated.
+`primitives` has the wire types, `message` the base of all messages and the headers of requests and
+responses, and `framing` cuts a byte stream into frames. `api_keys` and `messages` are generated.
 """

@@ -1,14 +1,14 @@
-"""Cuts a stream of bytes into frames: four bytes of size, then that many bytes.
+"""Framing: cuts a stream of bytes into frames, each a four-byte size and that many bytes.
 
-A `FrameBuffer` is in one of two states: *small*, in which bytes arrive in a scratch buffer that
-holds many small frames at once; and *large*, in which the rest of one frame that does not fit there
-lands in a buffer of its own. It reads nothing itself: the caller receives into `get_buffer()` and
-calls `buffer_updated` with how much came, which is the shape of ``asyncio.BufferedProtocol`` and of
+A `FrameBuffer` has two states. While *small*, bytes arrive in a scratch buffer that holds many
+small frames at once. While *large*, the rest of one frame that does not fit there arrives in a
+separate buffer. It reads nothing itself: the caller receives into `get_buffer()` and calls
+`buffer_updated` with the number of bytes, as with ``asyncio.BufferedProtocol`` and
 ``socket.recv_into``.
 
-A frame that was handed out owns its bytes; no later read changes them. A size is checked before
-anything is allocated for it, and the memory that is used grows with what arrived: a peer that only
-announces a frame of 100 MB gets hardly any (`accel.FrameMemory`).
+A returned frame owns its bytes; no later read changes them. A size is checked before memory is
+allocated, and memory grows with the bytes that have arrived: a peer that only announces a frame of
+100 MB gets hardly any (`accel.FrameMemory`).
 
 Owner: the connection that it belongs to.
 Source: the Kafka protocol guide, section "Network"; Java class ``NetworkReceive``.
@@ -23,10 +23,10 @@ from pykclient.accel import FrameMemory
 from pykclient.errors.base import FrameTooLargeError, TlsError
 
 RECEIVE_BYTES_MAX = 100_000_000
-"""The default limit of a frame's size."""
+"""Default limit of a frame's size."""
 
 SCRATCH_BYTES = 64 * 1024
-"""The size of the buffer through which small frames come."""
+"""Size of the scratch buffer for small frames."""
 
 _SIZE = Struct(">i")
 _TEXT = frozenset(string.printable.encode())
@@ -34,10 +34,10 @@ _TLS_RECORDS = {0x15: "alert", 0x16: "handshake"}
 
 
 class FrameBuffer:
-    """Receives bytes and gives complete frames, without their sizes.
+    """Receives bytes and returns complete frames, without their sizes.
 
-    `receive_max_bytes` is the largest size that is taken. After a `FrameTooLargeError` the stream
-    has no frames any more: the connection must be closed.
+    `receive_max_bytes` is the maximum size of a frame. After a `FrameTooLargeError` the stream is
+    unusable: the connection must be closed.
     """
 
     __slots__ = ("_filled", "_large", "_large_size", "_scratch", "receive_max_bytes")
@@ -50,26 +50,26 @@ class FrameBuffer:
         self._large_size = 0  # 0 while frames are small; without `_large`, its memory ran out
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Where the next bytes shall be put; never empty, valid until `buffer_updated`.
+        """Return a non-empty buffer for the next bytes, valid until `buffer_updated`.
 
-        `size_hint` is asyncio's, and ignored: the space never depends on it.
+        `size_hint` belongs to asyncio's interface and is ignored.
         """
         if self._large is None:
             return self._scratch[self._filled :]
         try:
             return self._large.space(self._filled)
         except MemoryError:
-            # Ports have nowhere to report it: the next `buffer_updated` does.
+            # Ports cannot report it here: the next `buffer_updated` does.
             self._large = None
             self._filled = 0
             return self._scratch
 
     def buffer_updated(self, count: int) -> list[memoryview]:
-        """Note that `count` bytes were put where `get_buffer` was; the frames that are complete.
+        """Record that `count` bytes were written to the buffer; return the complete frames.
 
         Raises:
-            FrameTooLargeError: a size is negative or above the limit, or there is no memory for so
-                much. Frames that were completed by the same bytes are lost with the connection.
+            FrameTooLargeError: a size is negative or above the limit, or there is not enough
+                memory. Frames completed by the same bytes are lost with the connection.
             TlsError: the peer speaks TLS.
         """
         self._filled += count
@@ -85,7 +85,7 @@ class FrameBuffer:
         return [frame]
 
     def _take_small(self) -> list[memoryview]:
-        """All complete frames in the scratch buffer; what remains moves to its start."""
+        """Return all complete frames in the scratch buffer; the rest moves to its start."""
         frames: list[memoryview] = []
         start = 0
         while (rest := self._filled - start) >= _SIZE.size:
@@ -104,7 +104,7 @@ class FrameBuffer:
         return frames
 
     def _start_large(self, size: int, start: int) -> None:
-        """Go on with a frame of `size` bytes, of which those from `start` have arrived."""
+        """Continue with a frame of `size` bytes, of which those from `start` have arrived."""
         arrived = self._scratch[start : self._filled]
         self._large_size = size
         try:
@@ -134,18 +134,18 @@ class FrameBuffer:
 
 
 def _refusal(size: int, head: bytes, limit: int) -> str:
-    """Why a frame is refused; often the peer is no Kafka broker."""
-    if head == b"HTTP" or head[:1] == b"<":  # a page, as some send without a head
+    """Return why a frame is refused; often the peer is not a Kafka broker."""
+    if head == b"HTTP" or head[:1] == b"<":  # a page that some servers send without a header
         return (
             "the peer responded in HTTP: this looks like an HTTP server, not a Kafka broker; check"
             " the port in bootstrap_servers"
         )
     if all(sign in _TEXT for sign in head):
         return (
-            f"the peer responded in text (it begins with {head.decode()!r}): this is no Kafka"
+            f"the peer responded in text (it begins with {head.decode()!r}): this is not a Kafka"
             " broker; check the port in bootstrap_servers"
         )
     return (
-        f"a frame of {size} bytes was announced (first bytes {head!r}), and {limit} are the most"
-        f" that is taken (receive_max_bytes, less in a handshake)"
+        f"a frame of {size} bytes was announced (first bytes {head!r}), but the limit is {limit}"
+        f" (receive_max_bytes, less in a handshake)"
     )

@@ -1,13 +1,14 @@
-"""The base of all generated messages, and the headers around requests and responses.
+"""The base class of all generated messages, and the headers of requests and responses.
 
-A message is plain data: it has no state beyond its fields and never checks one before it is
-written. It holds the union of all versions; a field that the chosen version lacks must have its
-default (`UnsupportedVersionError`), unless Kafka's schema lets it be dropped silently.
+A message is plain data: it has no state beyond its fields, which are checked only when it is
+written. It has the fields of all versions; a field that the chosen version lacks must have its
+default (`UnsupportedVersionError`), unless Kafka's schema allows to drop it silently.
 
-A request on the wire is: size (4 bytes), header (API key, version, correlation id, client id, and
-tags from the API's first flexible version on), message. A response: size, correlation id, tags
-where the API's version is flexible, message. One exception: an ApiVersions response never has
-tags in its header, since a client reads it before it knows which version the broker speaks.
+A request on the wire consists of a size (4 bytes), a header (API key, version, correlation id,
+client id, and tags from the API's first flexible version on) and the message. A response has a
+size, the correlation id, tags if the API's version is flexible, and the message. ApiVersions
+responses are an exception: they never have tags in the header, since a client reads them before it
+knows the broker's versions.
 
 Owner: whoever made the message.
 Source: the Kafka protocol guide, "Request and Response Headers"; KIP-482; KIP-511 (ApiVersions).
@@ -35,23 +36,23 @@ _BYTES_SHOWN_MAX = 16
 
 
 class Structure:
-    """A group of fields. Compares by value, and shows no secret and no long bytes."""
+    """A group of fields. It compares by value; its `repr` hides secrets and shortens bytes."""
 
     __slots__: tuple[str, ...] = ()
     masked: ClassVar[tuple[str, ...]] = ()
     version_ranges: ClassVar[Mapping[str, tuple[int, int]]] = {}
-    """First and last version of fields that some versions lack; only messages in files have it."""
+    """First and last version of fields that some versions lack; set only for messages in files."""
 
     tagged_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that are left out where they have their default; only messages in files have it."""
+    """Fields that are omitted if they have their default; set only for messages in files."""
 
     def write(self, out: bytearray, version: int) -> None:
-        """Append this structure as `version` of its message has it."""
+        """Append this structure in the format of `version` of its message."""
         raise NotImplementedError
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        """Read this structure as `version` of its message has it."""
+        """Read this structure in the format of `version` of its message."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -72,10 +73,10 @@ class Structure:
 class Message(Structure):
     """A request or response of one API.
 
-    `min_version` to `max_version` are the versions that Kafka 2.1 to 4.3 brokers speak and that
-    are stable; `flexible_from` is the first with compact types and tags (KIP-482), None if none.
-    `unstable_version` is the one after them, where it can be written and read as well, else None;
-    brokers have it with ``unstable.api.versions.enable``, and no request has it unless it says so.
+    `min_version` to `max_version` are the stable versions that Kafka 2.1 to 4.3 brokers support;
+    `flexible_from` is the first with compact types and tags (KIP-482), or None. `unstable_version`
+    is the one after them if it can be written and read, else None; brokers support it with
+    ``unstable.api.versions.enable``, and a request uses it only if it asks for it.
     """
 
     __slots__ = ()
@@ -106,7 +107,7 @@ M = TypeVar("M", bound=Message)
 
 
 class RequestHeader(NamedTuple):
-    """What a request says before its message. `api_key` may be one that we do not know."""
+    """The header of a request. `api_key` may be unknown to this client."""
 
     api_key: int
     api_version: int
@@ -117,7 +118,7 @@ class RequestHeader(NamedTuple):
 def encode_request(
     request: Request, version: int, correlation_id: int, client_id: str | None
 ) -> bytearray:
-    """The whole frame of a request, size included.
+    """Return the whole frame of a request, including its size.
 
     Raises:
         UnsupportedVersionError: `version` is not one of the request's, or a field needs another.
@@ -132,9 +133,9 @@ def encode_request(
 def encode_request_parts(
     request: Request, version: int, correlation_id: int, client_id: str | None
 ) -> list[Records]:
-    """As `encode_request`, in pieces to be sent in order: large `records` are not copied.
+    """Return the frame of a request in parts, without copying large `records`.
 
-    They must not change until the pieces were sent.
+    The records must not change until the parts were sent. Raises the errors of `encode_request`.
     """
     out = GatherBuffer()
     out += bytes(_SIZE.size)
@@ -144,7 +145,7 @@ def encode_request_parts(
 
 
 def encode_response(response: Message, version: int, correlation_id: int) -> bytearray:
-    """The whole frame of a response, size included. Raises as `encode_request` does."""
+    """Return the whole frame of a response, including its size. Raises like `encode_request`."""
     _check_version(type(response), version)
     out = bytearray(_SIZE.size)
     try:
@@ -159,16 +160,16 @@ def encode_response(response: Message, version: int, correlation_id: int) -> byt
 
 
 def peek_correlation_id(frame: Records) -> int:
-    """The correlation id of a response frame (without its size). Raises `DecodeError`."""
+    """Return the correlation id of a response frame (without its size). Raises `DecodeError`."""
     return Reader(frame).int32()
 
 
 def decode_response(
     response_type: type[M], version: int, frame: Records, elements_max: int = ELEMENTS_MAX
 ) -> M:
-    """The message in a response frame (without its size), which must end where the frame ends.
+    """Decode the message of a response frame (without its size), which must end with the frame.
 
-    It has at most `elements_max` structures and strings in all its arrays.
+    It may have at most `elements_max` structures and strings in all its arrays.
 
     Raises:
         DecodeError: the bytes are not such a message.
@@ -182,7 +183,7 @@ def decode_response(
             reader.skip_tags()
         response = response_type.read(reader, version)
         if reader.remaining == 1 and _is_flexible(response_type, version):
-            # librdkafka's mock brokers end Metadata in one empty section of tags too many.
+            # librdkafka's mock brokers write one empty tag section too many at the end of Metadata.
             reader.skip_tags()
         reader.end()
     except DecodeError as error:
@@ -191,7 +192,7 @@ def decode_response(
 
 
 def decode_request_header(frame: Records) -> RequestHeader:
-    """The header of a request frame (without its size), whatever API and version it names.
+    """Decode the header of a request frame (without its size), for any API and version.
 
     Raises:
         DecodeError: the frame is too short, or the client id is malformed.
@@ -203,14 +204,14 @@ def decode_request_header(frame: Records) -> RequestHeader:
 def decode_request(
     frame: Records, *, passes_surplus: bool = False
 ) -> tuple[RequestHeader, Request]:
-    """Read the header and the message in a request frame (without its size).
+    """Decode the header and the message of a request frame (without its size).
 
-    With `passes_surplus` bytes after the message are passed over, as Kafka's brokers do it:
-    librdkafka 2.16 writes three too many in Metadata 13 for all topics.
+    With `passes_surplus`, bytes after the message are ignored, as Kafka's brokers do: librdkafka
+    2.16 writes three too many in Metadata 13 for all topics.
 
     Raises:
         DecodeError: the bytes are not such a message.
-        UnsupportedVersionError: the API or its version is not known.
+        UnsupportedVersionError: the API or its version is unknown.
     """
     reader = Reader(frame)
     header = _read_request_header(reader)
@@ -229,7 +230,7 @@ def decode_request(
 
 
 def unsupported_field(field: str, version: int) -> UnsupportedVersionError:
-    """The error for a field that has a value but does not exist in `version`."""
+    """Return the error for a field that has a value but does not exist in `version`."""
     return UnsupportedVersionError(
         f"{field} does not exist in version {version}, the highest that both sides speak;"
         f" leave it at its default or use a broker that speaks a version with it"
@@ -237,7 +238,7 @@ def unsupported_field(field: str, version: int) -> UnsupportedVersionError:
 
 
 def null_field(field: str, version: int) -> EncodeError:
-    """The error for a field that is None where `version` does not allow null."""
+    """Return the error for a field that is None where `version` does not allow null."""
     return EncodeError(f"{field} must not be None in version {version}")
 
 

@@ -1,11 +1,10 @@
-"""The wire types of Kafka's protocol: their layouts, and writing them. `Reader` reads them.
+"""The wire types of Kafka's protocol: their layouts, and functions to write them.
 
-Names say the form. A length, or an array's count, stands in front: in two bytes for strings, in
-four for all else. What is nullable has -1 there for null. What is compact (KIP-482) has the
+`Reader` reads them. A name tells the format. Lengths and array counts come first: two bytes for
+strings, four for everything else. Nullable types use -1 for null. Compact types (KIP-482) have the
 length + 1 as a varint, and 0 for null.
 
-Writers are functions that append to a bytearray; if it is a `GatherBuffer`, large `records` values
-are kept by reference.
+Writers append to a bytearray; a `GatherBuffer` keeps large `records` values by reference.
 
 Owner: whoever made the buffer; nothing here is shared.
 Source: the Kafka protocol guide, section "Protocol Primitive Types"; KIP-482 (compact types, tags);
@@ -24,22 +23,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
 
 ZERO_UUID: Final = bytes(16)
-"""The UUID that stands for "none": sixteen zero bytes."""
+"""The UUID that stands for "none"."""
 
 EMPTY: Final[list[Any]] = []
-"""The default of list arguments: "a fresh empty list". Never stored, never changed."""
+"""Default of list arguments, which stands for a new empty list. It is never stored or changed."""
 
 UINT32_MAX: Final = 0xFFFF_FFFF
 STRING_BYTES_MAX: Final = 0x7FFF
 """The longest string that can be sent. A response may have longer ones in compact form."""
 
 Records = bytes | bytearray | memoryview
-"""One or more record batches as they stand on the wire."""
+"""One or more encoded record batches."""
 
 GATHER_MIN_BYTES: Final = 8192
-"""A value of at least this size is kept by reference; copying a smaller one costs less time."""
+"""Minimum size of a value that is kept by reference; copying a smaller one takes less time."""
 
-# Layouts of the fixed-size types, and how each is written.
+# Layouts of the fixed-size types, and functions to write them.
 
 INT8 = Struct(">b")
 INT16 = Struct(">h")
@@ -59,9 +58,9 @@ pack_boolean = BOOLEAN.pack
 
 
 class GatherBuffer(bytearray):
-    """A bytearray that notes where large `records` values belong instead of copying them.
+    """A bytearray that references large `records` values instead of copying them.
 
-    `parts` gives everything in order, for one ``sendmsg``.
+    `parts` returns everything in order, for one ``sendmsg``.
     """
 
     __slots__ = ("references",)
@@ -71,16 +70,16 @@ class GatherBuffer(bytearray):
         self.references: list[tuple[int, Records]] = []
 
     def refer(self, value: Records) -> None:
-        """Put `value` at the present end. It must not change until the parts were written."""
+        """Add `value` at the current end. It must not change until the parts were written."""
         self.references.append((len(self), value))
 
     @property
     def size(self) -> int:
-        """The length in bytes, referenced values included."""
+        """The length in bytes, including referenced values."""
         return len(self) + sum(len(value) for _, value in self.references)
 
     def parts(self) -> list[bytes | bytearray | memoryview]:
-        """All bytes in order. The buffer must not grow afterwards."""
+        """Return all bytes in order. The buffer must not grow afterwards."""
         view = memoryview(self)
         parts: list[bytes | bytearray | memoryview] = []
         start = 0
@@ -94,7 +93,7 @@ class GatherBuffer(bytearray):
 
 @lru_cache
 def numbers_layout(code: str, count: int) -> Struct:
-    """A layout of `count` numbers: the few counts that occur, such as replicas, occur often."""
+    """Return a layout of `count` numbers, cached since few counts occur, such as of replicas."""
     return Struct(f">{count}{code}")
 
 

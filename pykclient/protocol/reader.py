@@ -1,10 +1,9 @@
-"""Reader: the wire types of Kafka's protocol, one after the other, over a memoryview.
+"""Reader: reads the wire types of Kafka's protocol from a memoryview.
 
-It has one state, its position, which never passes the end of its data and never moves back. It
-trusts nothing: a length, count or tag size beyond what remains is refused before anything is
-allocated for it, as is a message with more array elements than any real one has, and whatever is
-wrong with the bytes is a `DecodeError`. It never keeps a reference to a string or a `bytes` value's
-source; only `records` values are slices of the data.
+Its only state is the position, which never passes the end and never moves back. It trusts nothing:
+a length, count or tag size beyond the remaining bytes is refused before memory is allocated, as is
+a message with too many array elements, and all malformed bytes raise `DecodeError`. Strings and
+`bytes` values are copies; only `records` values are slices of the data.
 
 Owner: whoever made the reader; nothing here is shared.
 Source: the Kafka protocol guide, section "Protocol Primitive Types"; KIP-482 (compact types, tags).
@@ -32,19 +31,19 @@ if TYPE_CHECKING:
     import builtins
 
 Values = tuple[Any, ...]
-"""What a ``struct`` layout holds: its types stand in a format string, where no checker looks."""
+"""Values of a ``struct`` layout, whose types are in a format string that no checker reads."""
 
 ELEMENTS_MAX = 100_000
-"""Structures and strings in all arrays of one message, unless the caller takes more. Some take 3
-bytes on the wire, but 300 as an object and 5 microseconds until they are in use, so that the limit
-of a frame's size alone would keep neither memory nor CPU bounded. All metadata of a cluster with
-80,000 partitions in 20,000 topics have exactly so many."""
+"""Default maximum of structures and strings in all arrays of one message. Some take 3 bytes on the
+wire, but 300 bytes as an object and 5 microseconds of processing, so a frame's size alone limits
+neither memory nor CPU time. The metadata of a cluster with 80,000 partitions in 20,000 topics reach
+this number."""
 
 NUMBERS_PER_ELEMENT_MAX = 8
-"""Numbers in all arrays of one message, for each element that it may have; some 40 bytes each. A
+"""Maximum numbers in all arrays of one message, per allowed element; each takes some 40 bytes. A
 partition with 4 replicas, listed twice (all, in sync), has as many."""
 
-# A response may have a hundred thousand of each: what they save is a third of the time to read it.
+# A response may have a hundred thousand of each: caching them saves a third of the reading time.
 _unpack_int16 = INT16.unpack_from
 _unpack_int32 = INT32.unpack_from
 _unpack_int64 = INT64.unpack_from
@@ -53,15 +52,14 @@ _VARINT_SHIFT_MAX = 28  # the fifth and last byte of a 32-bit varint
 
 
 class Reader:
-    """Reads wire types one after the other from `data`, in the forms that `primitives` names.
+    """Reads wire types from `data`, with methods named like the writers in `primitives`.
 
-    Arrays have at most `elements_max` structures and strings, together.
-
-    Null is -1 as a count, and None as any other value; where it is not allowed, it is an error.
+    Arrays have at most `elements_max` structures and strings, together. Null is -1 as a count, and
+    None as any other value; where it is not allowed, it is an error.
 
     Raises:
-        DecodeError: from every method, for whatever is wrong with the bytes. The position is then
-            undefined and the reader must not be used further.
+        DecodeError: from every method, for malformed bytes. The position is then undefined and the
+            reader must not be used further.
     """
 
     __slots__ = ("_data", "_elements_left", "_elements_max", "_end", "_numbers_left", "position")
@@ -77,13 +75,13 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes have not been read."""
+        """Number of unread bytes."""
         return self._end - self.position
 
     # Fixed sizes
 
     def unpack(self, layout: Struct) -> Values:
-        """The values of `layout`: several fixed-size fields for the price of one call."""
+        """Read the values of `layout`: several fixed-size fields in one call."""
         position = self.position
         try:
             values = layout.unpack_from(self._data, position)
@@ -93,7 +91,7 @@ class Reader:
         return values
 
     def boolean(self) -> bool:
-        """One byte; everything but 0 is true."""
+        """Read one byte; everything but 0 is true."""
         position = self.position
         if position >= self._end:
             raise self._too_short(1)
@@ -140,16 +138,16 @@ class Reader:
         return value
 
     def uuid(self) -> builtins.bytes:
-        """Sixteen bytes; `ZERO_UUID` stands for none."""
+        """Read sixteen bytes; `ZERO_UUID` stands for none."""
         return bytes(self._take(16))
 
     def numbers(self, code: str, count: int) -> list[int]:
-        """`count` numbers of one `struct` format code (``b h i q``).
+        """Read `count` numbers of one `struct` format code (``b h i q``).
 
-        `count` was read just before: what it took of the elements goes back, since numbers have a
-        limit of their own.
+        `count` was read just before. It is not counted as elements, since numbers have their own
+        limit.
         """
-        if count == 0:  # often, as of replicas that are offline
+        if count == 0:  # often, such as for offline replicas
             return []
         self._elements_left += count
         self._numbers_left -= count
@@ -167,13 +165,13 @@ class Reader:
     # Variable sizes: strings and bytes are copies, records are slices of the data.
 
     def unsigned_varint(self) -> int:
-        """A number below 2**32 in one to five bytes."""
+        """Read a number below 2**32 in one to five bytes."""
         data = self._data
         position = self.position
         value = shift = 0
         try:
             byte = data[position]
-            if byte <= 0x7F:  # nearly always: lengths, counts and tags are small
+            if byte <= 0x7F:  # the usual case: lengths, counts and tags are small
                 self.position = position + 1
                 return byte
             while (byte := data[position]) > 0x7F:
@@ -233,8 +231,8 @@ class Reader:
         size = self.unsigned_varint() - 1
         return None if size < 0 else self._take(size)
 
-    # Arrays: a count first, then the elements. `size_min` is the least that one element takes, so
-    # that a forged count is refused before a list of that length is built.
+    # Arrays: a count, then the elements. `size_min` is the minimum size of an element, so that a
+    # forged count is refused before a list of that length is built.
 
     def count(self, size_min: int) -> int:
         return self._checked(self._present(self.int32()), size_min)
@@ -252,11 +250,14 @@ class Reader:
     # Tags (KIP-482)
 
     def tag_count(self) -> int:
-        """How many tagged fields follow; each takes at least two bytes and counts as an element."""
+        """Read the number of tagged fields, each of which counts as an element.
+
+        Each field takes at least two bytes.
+        """
         return self._checked(self.unsigned_varint(), 2)
 
     def tag(self) -> tuple[int, int]:
-        """The next tag and the position at which its value must end."""
+        """Read the next tag; return it with the position at which its value must end."""
         tag = self.unsigned_varint()
         size = self.unsigned_varint()
         if size > self._end - self.position:
@@ -269,9 +270,9 @@ class Reader:
             raise DecodeError(f"tag {tag} ends at byte {self.position} instead of {end}")
 
     def skip_tags(self) -> None:
-        """Pass over a section of tagged fields of which we know none."""
+        """Skip a section of tagged fields, all of which are unknown."""
         position = self.position
-        if position < self._end and self._data[position] == 0:  # nearly always: no tags
+        if position < self._end and self._data[position] == 0:  # the usual case: no tags
             self.position = position + 1
             return
         for _ in range(self.tag_count()):
@@ -282,7 +283,7 @@ class Reader:
         if self.position != self._end:
             raise DecodeError(f"{self.remaining} bytes remain after the message's last field")
 
-    # What the methods above are made of
+    # Helpers of the methods above.
 
     def _take(self, size: int) -> memoryview:
         start = self.position

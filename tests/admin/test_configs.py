@@ -168,9 +168,9 @@ def test_changes_and_refusals_are_distinguished() -> None:
     [
         (("",), "give the name of a setting"),
         ((5,), "give the name of a setting"),
-        (("a", None), "'a'.*the value is of type NoneType.*DELETE makes it the default"),
+        (("a", None), "'a'.*the value is of type NoneType.*DELETE resets it to the default"),
         (("a", ["b"]), "'a'.*the value is of type list"),
-        (("a", 1, DELETE), "'a'.*DELETE takes none"),
+        (("a", 1, DELETE), "'a'.*DELETE has none"),
         (("a", 1, 0), "'a'.*op_type is 0; give AlterConfigOpType.SET"),
         (("\ud800", 1), "cannot be sent"),
     ],

@@ -297,7 +297,7 @@ def test_a_broker_that_is_too_old_is_named() -> None:
         ({ConfigResource(TOPIC, "t"): []}, "topic 't': there is no change"),
         ({ConfigResource(TOPIC, "t"): [AlterConfigOp("a", 1), AlterConfigOp("a", 2)]}, "twice"),
         ({ConfigResource(TOPIC, "t"): AlterConfigOp("a", 1)}, "give a list, each AlterConfigOp"),
-        ({ConfigResource(TOPIC, "t"): [("a", 1)]}, "is no change; give AlterConfigOp"),
+        ({ConfigResource(TOPIC, "t"): [("a", 1)]}, "is not a change; give AlterConfigOp"),
         ({"t": [AlterConfigOp("a", 1)]}, "'t' has no settings; give ConfigResource"),
         ({ConfigResource(BROKER, "x"): [AlterConfigOp("a", 1)]}, "give the broker's id"),
     ],

@@ -306,7 +306,7 @@ def test_an_outage_in_a_block_is_lived_through(
             pipeline.loop.run(copy)
         back.join()
     assert read(servers) == VALUES
-    assert "is tried again" in caplog.text
+    assert "will be retried" in caplog.text
 
 
 def test_an_outage_is_raised_to_a_script_and_nothing_is_lost(

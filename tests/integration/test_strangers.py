@@ -288,7 +288,7 @@ def test_a_response_over_the_limit_is_refused_before_memory_is_taken_for_it() ->
         LoopbackServer(ScriptedBroker(announce)) as server,
         takes_little_memory(),
     ):
-        assert "100000000 are the most that is taken" in text_of(server.address)
+        assert "the limit is 100000000" in text_of(server.address)
 
 
 def test_a_flood_of_responses_without_requests_takes_no_memory() -> None:

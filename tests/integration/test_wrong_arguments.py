@@ -294,7 +294,7 @@ def consumer(servers: str) -> Iterator[Consumer]:
         ),
         (
             lambda consumer: consumer.seek(0, 6),
-            r"seek: 0 is no partition; give TopicPartition\(topic, n",
+            r"seek: 0 is not a partition; give TopicPartition\(topic, n",
         ),
         (
             lambda consumer: consumer.pause(PARTITION),
@@ -323,7 +323,7 @@ def test_times_may_be_datetimes_with_a_zone_and_never_floats(consumer: Consumer)
     assert times == consumer.offsets_for_times({PARTITION: 365 * 24 * 3_600 * 1_000})
     with pytest.raises(UsageError, match=r"for t-0 is 1700000000\.5 \(seconds\? time.time\(\) has"):
         consumer.offsets_for_times({PARTITION: 1_700_000_000.5})  # type: ignore[dict-item]
-    with pytest.raises(UsageError, match=r"without a time zone; give one with it"):
+    with pytest.raises(UsageError, match=r"without a time zone; give one with a time zone"):
         consumer.offsets_for_times({PARTITION: datetime(2026, 1, 1)})
 
 

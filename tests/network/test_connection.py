@@ -265,7 +265,7 @@ def test_after_a_failure_bytes_are_dropped_and_no_other_failure_counts(ready: Li
     ready.peer.feed((RECEIVE_MAX_BYTES + 1).to_bytes(4))
     ready.port.wait(0)
     failure = ready.connection.failure
-    assert f"{RECEIVE_MAX_BYTES} are the most that is taken (receive_max_bytes" in str(failure)
+    assert f"the limit is {RECEIVE_MAX_BYTES} (receive_max_bytes" in str(failure)
     ready.peer.feed(b"\x00" * 200_000)
     ready.peer.hang_up()
     assert ready.take() == []

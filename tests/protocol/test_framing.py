@@ -142,11 +142,11 @@ def test_frame_of_exactly_the_limit_is_taken() -> None:
     [
         (
             b"\x00\x00\x00\x04",
-            "a frame of 4 bytes was announced .* and 3 are the most .*receive_max_bytes",
+            "a frame of 4 bytes was announced .* but the limit is 3 .*receive_max_bytes",
         ),
         (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
         (b"\x80\x00\x00\x00", "a frame of -2147483648 bytes"),
-        (b"SSH-", "responded in text .*'SSH-'.* this is no Kafka broker; check the port"),
+        (b"SSH-", "responded in text .*'SSH-'.* this is not a Kafka broker; check the port"),
         (b"HTTP", "this looks like an HTTP server"),
         (b"<!DO", "this looks like an HTTP server"),
         (b"\x7fELF", "first bytes b'.x7fELF'"),
