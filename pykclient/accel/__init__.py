@@ -1,8 +1,8 @@
-"""The hot loops, twice: chooses the compiled or the pure implementation, once, at import.
+"""The per-record core: chooses the compiled or the pure implementation, once, at import.
 
-`implementation` names the choice, `implementation_note` says why it is not the compiled one, which
-each client logs (INFO). The environment variable ``PYKCLIENT_ACCEL`` forces it: ``pure`` or
-``compiled``.
+`implementation` names the choice, and `implementation_note` says why it is not the compiled one;
+each client logs the note (INFO). The environment variable ``PYKCLIENT_ACCEL`` forces a choice:
+``pure`` or ``compiled``.
 
 Owner: no state after import.
 """
@@ -23,12 +23,12 @@ CURE: Final = (
 
 
 def choose(wanted: str | None) -> tuple[str, str | None]:
-    """Return the implementation to use, and why it is not the compiled one, None if it is.
+    """Return the implementation to use, and why it is not the compiled one (None if it is).
 
-    That is `wanted`, or the fastest there is when it is None or empty.
+    It is `wanted`, or the fastest available one if `wanted` is None or empty.
 
     Raises:
-        ConfigError: there is no such implementation, or it is not built.
+        ConfigError: the implementation is unknown, or not built.
     """
     if wanted and wanted not in CHOICES:
         raise ConfigError(f"PYKCLIENT_ACCEL={wanted}: the choices are pure and compiled")
@@ -43,7 +43,7 @@ def choose(wanted: str | None) -> tuple[str, str | None]:
 
 
 def flaw_of_compiled() -> str | None:
-    """Return why the compiled core cannot be used; None: it can."""
+    """Return why the compiled core cannot be used, or None if it can."""
     folder = Path(__file__).with_name("compiled")
     if not any((folder / f"send{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
         failure = folder / "build_failure.txt"  # setup.py writes it

@@ -1,12 +1,12 @@
-"""The contract of the per-record core, which exists twice: pure and compiled.
+"""The interface of the per-record core, which has two implementations: pure and compiled.
 
-Everything that runs once per record stands behind these names, and nothing else does: `send` as a
-whole, the delivery it returns, the open batch it appends to, and the way back from a batch's bytes
-to record objects. What runs once per batch (choosing a sticky partition, memory, headers of
-batches, compression) is above, in Python, and reaches the core through these objects.
+Everything that runs once per record is behind these names, and nothing else: `send` as a whole, the
+delivery it returns, the open batch it appends to, and decoding a batch's bytes to record objects.
+Work per batch (choosing a sticky partition, memory, batch headers, compression) is above, in
+Python, and reaches the core through these objects.
 
-Both implementations give the same results and the same errors for the same input. The measurement
-that put the boundary here is in `docs/decisions/0001-per-record-boundary.md`.
+Both implementations give the same results and errors for the same input. The measurement behind
+this boundary is in `docs/decisions/0001-per-record-boundary.md`.
 
 Owner: see each class.
 Source: Kafka protocol guide, "Record Batch"; KIP-480, KIP-794 (sticky partitions).
@@ -25,48 +25,48 @@ if TYPE_CHECKING:
     from pykclient.types import Headers
 
 HeadersInput = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
-"""What a caller may pass as headers: pairs of a name and a value, None = null, or a mapping."""
+"""Headers as a caller may pass them: pairs of a name and a value (None = null), or a mapping."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 OnDelivery = Callable[[T, KafkaError | None], object]
-"""A delivery callback: where the record stands, and why it failed, if it did."""
+"""A delivery callback; its arguments are the record's metadata and its error, or None."""
 
 
 Lock = AbstractContextManager[object]
-"""What an appender needs of a lock; the pure core takes it, the compiled one has the GIL."""
+"""A lock as an appender needs it; the pure core takes it, the compiled one has the GIL."""
 
 
 class DeliveryBatch(Protocol[T_co]):
     """The result of a batch, which the deliveries of its records share."""
 
     def is_done(self, index: int) -> bool:
-        """Whether the result of the record at `index` is known."""
+        """Return whether the result of the record at `index` is known."""
         ...
 
     def result(self, index: int, timeout: float | None) -> T_co:
-        """Wait at most `timeout` seconds (None: for ever) and return the record's metadata."""
+        """Wait at most `timeout` seconds (None: no limit) and return the record's metadata."""
         ...
 
     def exception(self, index: int, timeout: float | None) -> KafkaError | None:
-        """Wait likewise and return why the record failed, or None when it did not."""
+        """Wait likewise and return the error of the record, or None if it succeeded."""
         ...
 
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
-        """Call `function` once the record's result is known, at once if it is."""
+        """Call `function` when the record's result is known, or at once if it is."""
         ...
 
     def describe(self, index: int) -> str:
-        """Return what is known of the record, for `repr`; nothing that it holds."""
+        """Describe the state of the record for `repr`, without its contents."""
         ...
 
 
 class RecordColumns(Protocol):
-    """Records of one batch, checked and ready to be read; any field of all of them, on demand.
+    """Records of one batch, checked and readable as columns.
 
-    The pure core has them as lists. The compiled one has the bytes that they were decoded from and
-    where the fields stand in them, so each of the sequences is made anew by each look at it.
+    The pure core stores lists. The compiled one stores the encoded bytes and the positions of
+    fields in them, so each access builds the sequence.
 
     Owner: none, they never change.
     """
@@ -79,7 +79,7 @@ class RecordColumns(Protocol):
 
     @property
     def offsets(self) -> Sequence[int]:
-        """Offsets, which ascend."""
+        """Offsets, in ascending order."""
         ...
 
     @property
@@ -93,35 +93,35 @@ class RecordColumns(Protocol):
 
     @property
     def headers(self) -> Sequence[Headers]:
-        """Headers; an empty tuple where there are none."""
+        """Headers; an empty tuple for a record without any."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """An upper bound of what keys, values and headers take together."""
+        """Upper bound of the size of keys, values and headers together."""
         ...
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first record; there must be one."""
+        """Offset of the first record; there must be one."""
         ...
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record; there must be one."""
+        """Offset of the last record; there must be one."""
         ...
 
     def find(self, offset: int) -> int:
-        """Return the index of the first record at `offset` or after it, the length if none is."""
+        """Return the index of the first record at or after `offset`; the length if none is."""
         ...
 
     def rows(self, start: int, stop: int | None = None) -> RecordColumns:
-        """Return the records from index `start` up to `stop`, which is not included."""
+        """Return the records from index `start` up to, but excluding, `stop`."""
         ...
 
 
 class SendSlowly(Protocol[T]):
-    """What `send` calls when the core alone cannot append a record: about once per batch."""
+    """Function that `send` calls if the core cannot append a record alone, about once per batch."""
 
     def __call__(
         self,
@@ -133,5 +133,5 @@ class SendSlowly(Protocol[T]):
         headers: HeadersInput | None,
         on_delivery: OnDelivery[T] | None,
     ) -> Delivery[T]:
-        """Append the record, waiting for metadata or memory if need be, or raise."""
+        """Append the record, waiting for metadata or memory if necessary, or raise."""
         ...

@@ -1,4 +1,4 @@
-"""Buffers in Arrow's layout, as both cores fill them; whoever has pyarrow makes arrays of them.
+"""Buffers in Arrow's layout, filled by both cores; with pyarrow they become arrays.
 
 Owner: none, they never change once they are filled.
 Source: the Arrow columnar format, "Variable-size Binary Layout" and "Validity bitmaps".
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BinaryBuffers(NamedTuple):
-    """An Arrow array of type binary or string, with 32-bit offsets; no `validity`: no nulls."""
+    """An Arrow array of type binary or string, with 32-bit offsets; `validity` None: no nulls."""
 
     null_count: int
     validity: Buffer | None
@@ -34,9 +34,10 @@ class HeaderBuffers(NamedTuple):
 
 
 class ArrowBuffers(NamedTuple):
-    """Records in the layout of Arrow; keys, values and headers only where they are wanted.
+    """Records in Arrow's layout; keys, values and headers only if requested.
 
-    `offsets` and `timestamps_us` are 64-bit numbers. A time that microseconds cannot hold is null.
+    `offsets` and `timestamps_us` are 64-bit numbers. A time that does not fit in microseconds is
+    null.
     """
 
     record_count: int

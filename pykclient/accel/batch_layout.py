@@ -1,4 +1,4 @@
-"""Where the fields of a batch's header stand, for whatever reads or makes batches.
+"""Positions of the fields in a batch's header, for readers and writers of batches.
 
 Owner: none; constants.
 Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-534.
@@ -12,11 +12,11 @@ from typing import Final
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE_BYTES: Final = HEADER.size
 LENGTH_END: Final = 12
-"""Where the length field ends; it counts what comes after it."""
+"""End of the length field, which counts the bytes after it."""
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 CRC_START: Final = 21
-"""Where the bytes that the checksum covers begin: after itself."""
+"""Start of the bytes that the checksum covers, after itself."""
 
 MAGIC: Final = 2
 
@@ -29,4 +29,5 @@ ATTRIBUTE_DELETE_HORIZON: Final = 0x40
 OFFSET_MAX: Final = 2**63 - 1
 
 CHUNK_RECORD_COUNT_MAX: Final = 10_000
-"""How many records are decoded at once, so that a batch of millions of tiny ones stays bounded."""
+"""Maximum number of records decoded at once, so that a batch of millions of tiny ones stays
+bounded."""

@@ -1,8 +1,8 @@
-"""What a topic's partitioner does with keys, as one number that both cores read.
+"""A topic's rule for keys, as one number that both cores read.
 
-The lowest two bits name the hash, 0 for none: then records with a key go where those without one
-go. The other bits are exceptions. `ROUND_ROBIN` and `RANDOM` stand alone: each record is given a
-partition by itself, without a look at its key.
+The lowest two bits name the hash; 0 means none: records with a key are then treated like those
+without. The other bits are exceptions. `ROUND_ROBIN` and `RANDOM` are used alone: each record gets
+its own partition, whatever its key.
 
 Owner: no state.
 Source: Java classes ``BuiltInPartitioner``, ``RoundRobinPartitioner``; librdkafka's setting
@@ -15,15 +15,15 @@ from typing import Final
 
 IGNORE_KEYS: Final = 0
 MURMUR2: Final = 1
-"""Of the hash without its sign, modulo the number of partitions, as in Java."""
+"""Hash without its sign, modulo the number of partitions, as in Java."""
 
 CRC32: Final = 2
 FNV1A: Final = 3
-"""32 bits, of which librdkafka (after Sarama) takes the absolute value."""
+"""32-bit hash, of which librdkafka (like Sarama) takes the absolute value."""
 
 HASHES: Final = 3
 NULL_IS_HASHED: Final = 4
-"""A record without a key goes where an empty key goes, rather than to the sticky partition."""
+"""A record without a key goes to the partition of the empty key instead of the sticky partition."""
 
 EMPTY_IS_SPREAD: Final = 8
 """A record with an empty key goes to the sticky partition, as if it had none."""
@@ -32,11 +32,11 @@ ROUND_ROBIN: Final = 16
 RANDOM: Final = 32
 EACH_RECORD: Final = ROUND_ROBIN | RANDOM
 NULL_IS_PLACED: Final = NULL_IS_HASHED | EACH_RECORD
-"""Without one of these a record without a key goes to the sticky partition."""
+"""Mask: without these bits, a record without a key goes to the sticky partition."""
 
 
 def is_hashed(rule: int, key: bytes | None) -> bool:
-    """Whether a record's partition follows from its key."""
+    """Return whether a record's partition follows from its key."""
     if not rule & HASHES:
         return False
     if key is None:

@@ -1,1 +1,1 @@
-"""Record batches: their bytes, their compression, their checksum. Knows no message, no socket."""
+"""Record batches: encoding, compression and checksums, independent of messages and sockets."""

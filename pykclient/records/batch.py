@@ -1,7 +1,7 @@
-"""One fetched record batch: its header, its checks, its records; and spans of plain ones.
+"""One fetched record batch: its header, checks and records; and spans of plain batches.
 
-A batch is a view of the frame that it came in and never changes. Everything about it is checked
-before it is trusted: the header when the batch is made, the records when they are decoded.
+A batch is an immutable view of the frame that it arrived in. Everything is checked before it is
+trusted: the header when the batch is made, the records when they are decoded.
 
 Owner: whoever iterates.
 Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-534; Java class ``DefaultRecordBatch``.
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 
 LEGACY_MAGIC_MAX: Final = 1
 LEGACY_SIZE_BYTES_MIN: Final = 26
-"""The smallest message of the old formats: what is shorter is of no format at all."""
+"""Minimum size of a message in the old formats: anything shorter is invalid in every format."""
 
 RECORD_COUNT_MAX: Final = 2**31 - 1
-"""As many as a batch can have: its count is 32 bits wide."""
+"""Maximum number of records in a batch, whose count has 32 bits."""
 
 _CODECS: Final = dict(enumerate(Codec))
 
 UnitT = TypeVar("UnitT", bound="RecordBatch | BatchSpan")
-"""What bytes from a broker are cut into: a batch, or several that are read as one."""
+"""A unit of fetched bytes: a batch, or several that are read as one."""
 
 
 class RecordBatch:
-    """The header of a version 2 batch, and its records still encoded in `payload`.
+    """The header of a version 2 batch, with its records still encoded in `payload`.
 
-    `producer_id`, `producer_epoch` and `base_sequence` are -1 when the producer was not idempotent,
-    `partition_leader_epoch` is -1 when the broker did not report it. Timestamps are milliseconds.
+    `producer_id`, `producer_epoch` and `base_sequence` are -1 if the producer was not idempotent,
+    `partition_leader_epoch` is -1 if the broker did not report it. Timestamps are in milliseconds.
     """
 
     __slots__ = (
@@ -83,11 +83,11 @@ class RecordBatch:
     def __init__(
         self, data: memoryview, *, topic: str, partition: int, check_crcs: bool = True
     ) -> None:
-        """Read and check the header of the one batch that fills `data`.
+        """Parse and check the header of the one batch that fills `data`.
 
         Raises:
-            CorruptRecordError: the batch is not of version 2, its header contradicts itself, or,
-                with `check_crcs`, its checksum is wrong.
+            CorruptRecordError: the batch is not version 2, its header contradicts itself, or, with
+                `check_crcs`, its checksum is wrong.
         """
         self.topic = topic
         self.partition = partition
@@ -124,7 +124,7 @@ class RecordBatch:
                 reason = f"its checksum is {crc:#010x}, its header says {self.crc:#010x}"
                 raise corrupt_batch(topic, partition, data, reason)
         self.last_offset: int = self.base_offset + self.last_offset_delta
-        """The offset of the last record, also when compaction has taken that record away."""
+        """Offset of the last record, even if compaction has removed it."""
         self.codec: Codec = _CODECS[self.attributes & ATTRIBUTE_CODEC]
         self.timestamp_type = (
             TimestampType.LOG_APPEND_TIME
@@ -134,17 +134,17 @@ class RecordBatch:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch is part of a transaction (KIP-98)."""
+        """True if the batch is part of a transaction (KIP-98)."""
         return bool(self.attributes & ATTRIBUTE_TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker, which applications must not see (KIP-98)."""
+        """True if the batch holds a marker, which applications must not see (KIP-98)."""
         return bool(self.attributes & ATTRIBUTE_CONTROL)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether the base timestamp says from when on markers may be deleted (KIP-534)."""
+        """True if the base timestamp is the time from which markers may be deleted (KIP-534)."""
         return bool(self.attributes & ATTRIBUTE_DELETE_HORIZON)
 
     def corrupt(self, reason: str) -> CorruptRecordError:
@@ -153,7 +153,7 @@ class RecordBatch:
     def records(self, start_offset: int = 0) -> RecordColumns:
         """Decode all records from `start_offset` on, up to `DECOMPRESSED_SIZE_BYTES_MAX`.
 
-        Raises: as `chunks`.
+        Raises: the errors of `chunks`.
         """
         chunks = list(
             self.chunks(
@@ -173,8 +173,8 @@ class RecordBatch:
     ) -> Iterator[RecordColumns]:
         """Yield the records from `start_offset` on, decoding at most `record_count_max` at a time.
 
-        Chunks may be shorter, as those of records with very many headers are; none is empty. With
-        log-append time every record has the time at which the broker appended the batch.
+        Chunks may be shorter, for example if records have very many headers, but are never empty.
+        With log-append time, every record has the time at which the broker appended the batch.
 
         Raises:
             CorruptRecordError: the records are malformed, do not fit the header, or decompress to
@@ -195,7 +195,7 @@ class RecordBatch:
     def _decoded(
         self, unpacked: Data, start_offset: int, record_count_max: int
     ) -> Iterator[RecordColumns]:
-        """Yield what `chunks` does. Raises `DecodeError`: as it, but not of which batch it is."""
+        """Yield the chunks of `chunks`. Raises `DecodeError`, without the batch's location."""
         decoder = accel.decode_records
         data = accel.record_bytes(unpacked)
         position = index = 0
@@ -232,22 +232,22 @@ class RecordBatch:
                 yield columns
 
     def _contradiction(self, length: int) -> str | None:
-        """Say what in the header cannot be true, or None."""
+        """Return a contradiction in the header, or None."""
         if length != self.size_bytes - LENGTH_END:
             return f"its length is {length}, but it has {self.size_bytes} bytes"
         if self.attributes & ATTRIBUTE_CODEC not in _CODECS:
             return f"its codec {self.attributes & ATTRIBUTE_CODEC} is unknown"
         if not 0 <= self.base_offset <= OFFSET_MAX - max(0, self.last_offset_delta):
             return f"its base offset is {self.base_offset}"
-        # Compaction takes records away and keeps the last offset; it may take all of them.
+        # Compaction removes records and keeps the last offset; it may remove all of them.
         if not 0 <= self.record_count <= self.last_offset_delta + 1 or self.last_offset_delta < 0:
             return f"it has {self.record_count} records up to offset delta {self.last_offset_delta}"
         return None
 
     def _sealed_end_offset(self, data: memoryview) -> int | None:
-        """Return the offset after a batch whose checksum is right; None if it is wrong.
+        """Return the offset after a batch if its checksum is right, else None.
 
-        It is for what the sender meant and we cannot read, such as a codec that we do not know.
+        This is for intact batches that cannot be decoded, for example because of an unknown codec.
         """
         end_offset: int = self.base_offset + self.last_offset_delta + 1
         is_possible = self.last_offset_delta >= 0 and 0 < end_offset <= OFFSET_MAX
@@ -255,14 +255,15 @@ class RecordBatch:
 
 
 class BatchSpan:
-    """Contiguous batches that have nothing special, checked and decoded as if they were one.
+    """Contiguous plain batches, checked and decoded together.
 
-    Nearly all that a consumer reads is plain: whole batches, not compressed, no markers. What would
-    be done in Python once a batch is then done once a span. It consists of batches of version 2, or
-    of messages of one older version.
-    Headers alone were looked at: each batch is checked right before its records are decoded, as its
-    bytes are in the cache for both. One that is odd after all is read by itself, which says what is
-    wrong with it.
+    Nearly all that a consumer reads is plain: whole batches without compression or markers. Work
+    that would be done in Python per batch is then done once per span. A span consists of batches of
+    version 2, or of messages of one older version.
+
+    Only headers have been checked: each batch is checked right before its records are decoded, so
+    that its bytes are in the cache for both. A batch that proves to be invalid is read separately,
+    to report its error.
     """
 
     is_control = False
@@ -301,11 +302,11 @@ class BatchSpan:
         self._check_crcs = check_crcs
 
     def corrupt(self, reason: str) -> CorruptRecordError:
-        """Return the error that says that its first batch is malformed, and where it stands."""
+        """Return the error for a malformed first batch, with its location."""
         return corrupt_batch(self.topic, self.partition, self._data, reason)
 
     def chunks(self, start_offset: int = 0) -> Iterator[RecordColumns]:
-        """Yield the records from `start_offset` on, a part after the other, none of them empty.
+        """Yield the records from `start_offset` on, in non-empty chunks.
 
         Raises:
             CorruptRecordError: a batch is malformed, or its checksum is wrong.
@@ -349,10 +350,10 @@ def _joined(chunks: list[RecordColumns]) -> RecordColumns:
 
 
 def first_batch_size_bytes(buffer: memoryview) -> int | None:
-    """Return how many bytes the first batch of `buffer` needs, None when too few came to know.
+    """Return the size of the first batch of `buffer`, or None if too few bytes arrived to know it.
 
     A result above ``len(buffer)`` means that the batch is incomplete: `iterate_batches` yields
-    nothing, and a fetch must request that much. Since version 3 of Fetch (KIP-74) brokers send the
+    nothing, and a fetch must request that much. From Fetch version 3 on (KIP-74), brokers send the
     first batch whole, whatever its size.
     """
     if len(buffer) < LENGTH_END:
@@ -368,14 +369,14 @@ def iterate_batches(
     start_offset: int = 0,
     check_crcs: bool = True,
 ) -> Iterator[RecordBatch]:
-    """Yield the batches of a fetched buffer in order, each checked; a cut-off last one is left out.
+    """Yield the batches of a fetched buffer in order, checked; a truncated last one is left out.
 
-    Batches that end before `start_offset`, the offset that was fetched, are skipped.
+    Batches that end before `start_offset`, the fetched offset, are skipped.
 
     Raises:
         CorruptRecordError: a batch is malformed, its checksum is wrong, the offsets of batches do
-            not ascend, or no whole batch reaches `start_offset`, so that fetching again would
-            bring the same for ever.
+            not ascend, or no whole batch reaches `start_offset`, so that every fetch would return
+            the same.
     """
 
     def take(position: int) -> RecordBatch | None:
@@ -395,14 +396,14 @@ def iterate_spans(
     special: int = 0,
     readable_end: int | None = None,
 ) -> Iterator[RecordBatch | BatchSpan]:
-    """Yield all of a fetched buffer in order, in spans as long as can be, and batches between.
+    """Yield all of a fetched buffer in order, in the longest possible spans and batches between.
 
-    `special` are attributes that keep a batch out of spans. A batch that stands behind a gap of
-    offsets and reaches `readable_end` (None: never) begins what is yielded. What is yielded as a
-    batch has been checked; in all else as `iterate_batches`.
+    `special` are attributes that exclude a batch from spans. A batch that follows a gap of offsets
+    and reaches `readable_end` (None: never) starts a new unit. Batches that are yielded separately
+    have been checked. In all else it is like `iterate_batches`.
 
     Raises:
-        CorruptRecordError: as `iterate_batches`.
+        CorruptRecordError: as in `iterate_batches`.
     """
     end = OFFSET_MAX if readable_end is None else readable_end
 
@@ -419,7 +420,7 @@ def iterate_spans(
 def _first_batch(
     buffer: memoryview, *, topic: str, partition: int, check_crcs: bool = True
 ) -> RecordBatch | None:
-    """Return the batch that `buffer` begins with; None if it is cut off.
+    """Return the batch at the start of `buffer`; None if it is truncated.
 
     Raises:
         CorruptRecordError: it is malformed, or its checksum is wrong.
@@ -436,9 +437,9 @@ def _first_batch(
 def _in_order(
     take: Callable[[int], UnitT | None], *, topic: str, partition: int, start_offset: int
 ) -> Iterator[UnitT]:
-    """Yield what `take` returns for one position after the other, until it returns None.
+    """Yield the results of `take` for successive positions, until it returns None.
 
-    Raises: as `iterate_batches`, and what `take` raises.
+    Raises: the errors of `iterate_batches` and of `take`.
     """
     position = 0
     next_offset = 0
@@ -456,7 +457,7 @@ def _in_order(
 
 
 def _legacy_batch_type() -> type[RecordBatch]:
-    # Imported when the first such message comes: hardly any process ever sees one.
+    # Imported with the first such message: few processes ever see one.
     from pykclient.records.legacy import LegacyBatch
 
     return LegacyBatch

@@ -1,8 +1,8 @@
-"""One record batch being written: append until full, close to bytes.
+"""RecordBatchBuilder: one record batch being written.
 
-Open until `close`, which may be called again with another producer id, epoch and sequence and then
-writes a new header without compressing again. The records stay, so that a batch that turned out too
-large can be split. Takes no lock itself and knows no partition.
+It is open until `close`. A second `close` with another producer id, epoch and sequence writes a new
+header without compressing again. The records are kept, so that a batch that is too large can be
+split. It takes no lock itself and knows no partition.
 
 Owner: `appender` has its lock; everything else belongs to whoever closes the batch.
 Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-126 (splitting); Java class
@@ -42,21 +42,22 @@ NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 RECORD_OVERHEAD_BYTES_MAX: Final = 21
-"""What stands before a record's key: length 5, attributes 1, timestamp delta 10, offset delta 5."""
+"""Maximum size of the fields before a record's key: length 5, attributes 1, timestamp delta 10,
+offset delta 5."""
 VARINT_SIZE_BYTES_MAX: Final = 5
 
 T = TypeVar("T")
 
 _ONE_THREAD: Final = nullcontext()
-"""The lock of a batch that only one thread ever sees."""
+"""The lock of a batch that is used by a single thread."""
 
 
 class RecordBatchBuilder(Generic[T]):
-    """Collects records up to `batch_size_bytes`, the batch's header included.
+    """Collects records up to `batch_size_bytes`, including the batch's header.
 
-    `batch` is what the deliveries of its records look at, None when there are none. `lock` is taken
-    for each append, None when one thread does all. Memory is that of the records that came, not
-    `batch_size_bytes`.
+    `batch` is the object that the deliveries of its records refer to; None if there are none.
+    `lock` is taken for each append; None if a single thread does everything. The builder uses
+    memory for the actual records, not for `batch_size_bytes`.
     """
 
     __slots__ = ("_compressed", "appender", "codec", "level")
@@ -75,12 +76,13 @@ class RecordBatchBuilder(Generic[T]):
         self.appender: RecordAppender[T] = accel.RecordAppender(
             batch_size_bytes - HEADER_SIZE_BYTES, batch, lock or _ONE_THREAD
         )
-        """What `TopicAppenders` holds, so that `send` appends without a layer in between."""
+        """The appender, which `TopicAppenders` holds so that `send` appends without another
+        layer."""
         self._compressed: bytes | None = None
 
     @property
     def size_bytes(self) -> int:
-        """The size that the batch has without compression, its header included."""
+        """Size of the uncompressed batch, including its header."""
         return HEADER_SIZE_BYTES + self.appender.size_bytes
 
     def try_append(
@@ -90,9 +92,9 @@ class RecordBatchBuilder(Generic[T]):
         value: bytes | None,
         headers: HeadersInput | None = None,
     ) -> int | None:
-        """Append one record; return its index, or None when the batch is full or closed.
+        """Append one record; return its index, or None if the batch is full or closed.
 
-        The first record is always taken, whatever its size.
+        The first record is always accepted, whatever its size.
 
         Raises:
             SerializationError: the key, the value or a header is not bytes.
@@ -113,10 +115,10 @@ class RecordBatchBuilder(Generic[T]):
         partition_leader_epoch: int = NO_LEADER_EPOCH,
         log_append_time_ms: int | None = None,
     ) -> memoryview:
-        """Return the finished batch; it takes no more records. Later ones share nothing with it.
+        """Close the batch and return it. Later results share no memory with it.
 
-        A producer leaves the last three alone: the broker sets them. `log_append_time_ms` replaces
-        the time of all records (log-append time).
+        A producer does not set the last three arguments: the broker does. `log_append_time_ms`
+        replaces the time of all records (log-append time).
 
         Raises:
             ConfigError: the codec's library is not installed.
@@ -157,7 +159,7 @@ class RecordBatchBuilder(Generic[T]):
         return batch
 
     def _framed(self) -> memoryview:
-        """The records as they stand in the batch, behind the room for its header."""
+        """Return the encoded records, after space for the header."""
         if self.codec is Codec.NONE:
             return self.appender.frame(HEADER_SIZE_BYTES)
         if self._compressed is None:
@@ -168,7 +170,7 @@ class RecordBatchBuilder(Generic[T]):
         return memoryview(batch)
 
     def records(self) -> Iterator[tuple[int, int, bytes | None, bytes | None, Headers]]:
-        """Yield the records again, with offsets from 0: what a split needs (KIP-126)."""
+        """Yield the records again, with offsets from 0, for a split (KIP-126)."""
         appender = self.appender
         appender.seal()
         with appender.view() as view:
@@ -185,7 +187,7 @@ class RecordBatchBuilder(Generic[T]):
 def batch_size_upper_bound(
     key: bytes | None, value: bytes | None, headers: HeadersInput | None = None
 ) -> int:
-    """Return the most bytes that a batch with only this record can take before compression."""
+    """Return the maximum size of a batch with only this record, before compression."""
     size_bytes = HEADER_SIZE_BYTES + RECORD_OVERHEAD_BYTES_MAX
     for field in (key, value):
         size_bytes += VARINT_SIZE_BYTES_MAX + len(field or b"")

@@ -1,16 +1,19 @@
-"""The codecs of a record batch: codec -> compress, decompress.
+"""The codecs of a record batch: functions that compress and decompress.
 
-gzip is in the standard library; cramjam has the others, on every platform. Where zstandard, an
-extra, is installed, it does zstd: small batches cost less with it (`benchmarks/codecs.py`). The
-libraries are imported when their codec is first used. What comes from outside is decompressed up
-to the limit that the caller gives: a bomb costs that limit, in zstandard up to 32 MiB more, and in
-zstd the window that the frame requires (128 MiB at most). What is not compressed has no limit
-here, being as large as what was fetched. Truncated input and bytes after the end are errors.
-Work is bounded by bytes that come in, too, however many blocks, frames and members they are cut
-into: loops over these are the libraries' or the core's (`accel`); gzip, which has an object for
-each member, has a limit of their number.
+gzip is in the standard library; cramjam has the other codecs, on every platform. If zstandard, an
+extra, is installed, it is used for zstd, since small batches cost less with it
+(`benchmarks/codecs.py`). The libraries are imported when their codec is first used.
 
-Owner: idle zstd contexts lie in lists that any thread may pop from; one in use is in none of them.
+Decompression stops at the caller's limit: a bomb costs at most that limit, with zstandard up to 32
+MiB more, and with zstd the window that the frame requires (128 MiB at most). Uncompressed data is
+as large as the fetched data, so it has no limit here. Truncated input and extra bytes after the end
+are errors.
+
+The work is bounded by the size of the input as well, however many blocks, frames and members it
+contains: loops over these are in the libraries or the core (`accel`). gzip, which has an object per
+member, limits their number.
+
+Owner: idle zstd contexts are in lists that any thread may pop from; one in use is in no list.
 Source: Kafka protocol guide, "Record Batch", attributes bits 0-2; KIP-110 (zstd); KIP-390 (levels);
 LZ4 frame format; snappy-java's stream format.
 """
@@ -37,27 +40,27 @@ if TYPE_CHECKING:
     Data = bytes | bytearray | memoryview
 
 DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1_048_576
-"""What the records of one batch may decompress to where nothing else is set."""
+"""Default limit of the decompressed records of one batch."""
 
 GZIP_WINDOW_BITS: Final = 31
-"""zlib's code for a gzip header around the largest window."""
+"""zlib's code for a gzip header with the largest window."""
 
 GZIP_MEMBER_COUNT_FREE: Final = 16
-"""Members of a batch that may have any size. Writers of Kafka's make one; `bgzip` makes members
-that stand for 64 KiB."""
+"""Number of members in a batch that may have any size. Kafka's writers make one; `bgzip` makes
+members with 64 KiB of content."""
 GZIP_MEMBER_SIZE_BYTES_MIN: Final = 256
-"""Compressed bytes that further members have on average."""
+"""Minimum average of compressed bytes per further member."""
 GZIP_MEMBER_CONTENT_SIZE_BYTES_MIN: Final = 4096
-"""Bytes that members stand for on average where they have fewer compressed ones."""
+"""Minimum average of content per member if members have fewer compressed bytes."""
 
 FURTHER_MEMBERS_SLICE_SIZE_BYTES: Final = 1024
-"""How much is fed at once of the gzip members behind the first one."""
+"""Input size per step for gzip members after the first one."""
 
 LZ4_LEVEL_FAST: Final = 9
-"""KIP-390's default level; as in Java it stands for the fast compressor, every other for HC."""
+"""KIP-390's default level; as in Java it means the fast compressor, all others mean HC."""
 
 LZ4_CHECKSUM_AT: Final = 6
-"""The checksum of the descriptor, in such a frame."""
+"""Position of the descriptor's checksum in such a frame."""
 LZ4_CONTENT_SIZE_FLAG: Final = 0x08
 LZ4_DICTIONARY_FLAG: Final = 0x01
 
@@ -65,26 +68,26 @@ SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 SNAPPY_HEADER: Final = SNAPPY_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 """The magic, the format's version, and the oldest version that can read it."""
 SNAPPY_BLOCK_SIZE_BYTES: Final = 32 * 1024
-"""Java's block size, so that its reader meets nothing larger than what it writes."""
+"""Java's block size, so that Java readers get no larger blocks than Java's own."""
 
 ZSTD_LEVEL: Final = 3
 ZSTD_WINDOW_SIZE_BYTES_MAX: Final = 1 << 27
-"""What the highest level of Java's producer requires; a frame that requires more is refused."""
+"""Window of the highest level of Java's producer; a frame that requires more is refused."""
 ZSTD_SLICE_SIZE_BYTES: Final = 1024
-"""How much zstandard takes at once: 4 bytes may yield 128 KiB, so this may yield 32 MiB."""
+"""Input size per step of zstandard: 4 bytes may yield 128 KiB, so this may yield 32 MiB."""
 
 BUFFER_SIZE_BYTES_MIN: Final = 64 * 1024
 BUFFER_GROWTH: Final = 16
-"""How many times its input the buffer is that zstd goes into."""
+"""Ratio of the first zstd output buffer to its input."""
 BUFFER_GROWTH_AGAIN: Final = 4
-"""How many times its last try, if it was too small: large batches may compress well, and all of the
-buffer is memory that is touched."""
+"""Growth of the output buffer if it was too small. Large batches may compress well, and touching
+the whole buffer costs time."""
 BUFFER_FULL: Final = "failed to write whole buffer"
-"""Rust's words for it; there is no exception of its own."""
+"""The error text for a full buffer; the library has no separate exception."""
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed; the number stands in the batch's attributes."""
+    """The compression of a batch; the number is in the batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -94,7 +97,7 @@ class Codec(IntEnum):
 
 
 def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
-    """Return `data` compressed at `level`, or at Kafka's default level when it is None.
+    """Return `data` compressed at `level`, or at Kafka's default level if None.
 
     Raises:
         ConfigError: the codec's library is not installed.
@@ -103,18 +106,18 @@ def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Data, size_bytes_max: int) -> Data:
-    """Return `data` decompressed, itself where it is not compressed.
+    """Return `data` decompressed, or `data` itself if it is not compressed.
 
     Raises:
-        DecodeError: `data` is malformed, cut off, has bytes after its end, or would decompress to
-            more than `size_bytes_max`.
+        DecodeError: `data` is malformed, truncated, has extra bytes, or would decompress to more
+            than `size_bytes_max`.
         ConfigError: the codec's library is not installed.
     """
     return _DECOMPRESS[codec](data, size_bytes_max)
 
 
 def require_library(codec: Codec) -> None:
-    """Import the codec's library now, so that a missing one shows before anything is opened.
+    """Import the codec's library, so that a missing one is an error before anything is opened.
 
     Raises:
         ConfigError: it is not installed.
@@ -125,7 +128,7 @@ def require_library(codec: Codec) -> None:
 
 @cache
 def zstandard() -> ModuleType | None:
-    """Return the library that compresses small batches with zstd faster; None: not installed."""
+    """Return the library that compresses small zstd batches faster, or None if not installed."""
     try:
         return import_module("zstandard")
     except ImportError:
@@ -174,9 +177,10 @@ def _gzip(data: Data, level: int | None) -> bytes:
 
 
 def _gunzip(data: Data, size_bytes_max: int) -> bytes:
-    """Decompress one member after the other until `data` is used up.
+    """Decompress members until `data` is used up.
 
-    Each is an object, which costs more than a hundred bytes of it do: so their number has a limit.
+    Each member is an object, which costs more than hundreds of its bytes, so their number is
+    limited.
     """
     parts: list[bytes] = []
     room_bytes = size_bytes_max
@@ -232,9 +236,9 @@ def _decompress_into(
     *,
     filled_bytes: int = 0,
 ) -> bytearray:
-    """Decompress into a buffer of `buffer_size_bytes`, and of more while that is too small.
+    """Decompress into a buffer of `buffer_size_bytes`, growing it while it is too small.
 
-    `filled_bytes` of `size_bytes_max` are used up already.
+    `filled_bytes` of `size_bytes_max` are used already.
     """
     room_bytes = size_bytes_max - filled_bytes
     cramjam = _cramjam(codec)
@@ -269,7 +273,9 @@ def _lz4(data: Data, level: int | None) -> bytes:
 
 
 def _unlz4(data: Data, size_bytes_max: int) -> Data:
-    _cramjam(Codec.LZ4)  # its absence shows at the first batch, not at the first large one
+    _cramjam(
+        Codec.LZ4
+    )  # a missing package is reported for the first batch, not the first large one
     small = unlz4_small(data, size_bytes_max)
     if small is not None:
         return small
@@ -306,10 +312,10 @@ def _rotated(value: int, count: int) -> int:
 
 
 def mend_old_lz4(data: Data) -> Data:
-    """Return an LZ4 frame with the checksum of its descriptor that the format wants.
+    """Return an LZ4 frame with a valid checksum of its descriptor.
 
-    Clients before Kafka 0.10 computed it over the magic, too (KAFKA-3160). Data that is no
-    frame, or is cut off, stays as it is.
+    Clients before Kafka 0.10 computed it over the magic, too (KAFKA-3160). Data that is not a
+    frame, or is truncated, is returned unchanged.
     """
     if len(data) <= LZ4_CHECKSUM_AT or data[:4] != LZ4_MAGIC:
         return data
@@ -356,7 +362,8 @@ def _unsnappy(data: Data, size_bytes_max: int) -> Data:
 # zstd ---------------------------------------------------------------------------------------------
 
 
-# A context costs as much to make as a small batch to compress, and must not be shared while used.
+# Creating a context costs as much as compressing a small batch, and a context in use must not be
+# shared.
 _idle_compressors: dict[int, list[ZstdCompressor]] = {}
 _idle_decompressors: list[ZstdDecompressor] = []
 
@@ -400,9 +407,9 @@ def _unzstd(data: Data, size_bytes_max: int) -> Data:
 
 
 def _unzstd_with(decompressor: ZstdDecompressor, data: memoryview, size_bytes_max: int) -> Data:
-    """Decompress the first frame, nearly always the only one, and leave others to cramjam.
+    """Decompress the first frame, nearly always the only one; cramjam decompresses the rest.
 
-    There a frame costs a twentieth: it has no object of Python.
+    With cramjam a frame costs a twentieth, since it needs no Python object.
     """
     parts: list[Data] = []
     size_bytes = 0

@@ -1,7 +1,7 @@
-"""Markers of ended transactions, and what a reader of committed records leaves out.
+"""Markers of ended transactions, and the batches that read_committed readers skip.
 
 A control batch holds one record that ends a producer's transaction; applications never see it. The
-aborted transactions in a Fetch response say which batches to leave out.
+aborted transactions in a Fetch response tell which batches to skip.
 
 Owner: `AbortedTransactions` belongs to the Fetch response that it was made for.
 Source: KIP-98, "Control Messages" and "READ_COMMITTED"; Java classes ``ControlRecordType``,
@@ -24,14 +24,14 @@ KEY: Final = struct.Struct(">hh")
 """A control record's key: version of the key, type. Later versions may append fields."""
 
 CONTROL_SIZE_BYTES_MAX: Final = 65_536
-"""The most that a control record may decompress to; brokers neither compress nor fill them."""
+"""Maximum decompressed size of a control record; brokers neither compress nor fill them."""
 
 END_MARKER: Final = struct.Struct(">hi")
-"""The value of a marker that ends a transaction: version, epoch of its coordinator."""
+"""Value of a marker that ends a transaction: version, coordinator epoch."""
 
 
 class ControlType(IntEnum):
-    """What a control batch says; types that are not here belong to brokers among themselves."""
+    """The types of control batches; others are for brokers only."""
 
     ABORT = 0
     COMMIT = 1
@@ -39,10 +39,10 @@ class ControlType(IntEnum):
 
 
 def control_type(batch: RecordBatch) -> ControlType:
-    """Return what the marker in a control batch says.
+    """Return the type of the marker in a control batch.
 
     Raises:
-        CorruptRecordError: it holds no marker that can be read.
+        CorruptRecordError: it holds no valid marker.
     """
     assert batch.is_control
     if batch.record_count > 1:
@@ -56,10 +56,10 @@ def control_type(batch: RecordBatch) -> ControlType:
 
 
 def control_type_number(batch: RecordBatch, key: bytes | None) -> int:
-    """Return the type that the `key` of a record in a control batch says, also an unknown one.
+    """Return the type in the `key` of a control record, even if it is unknown.
 
     Raises:
-        CorruptRecordError: the key cannot be read.
+        CorruptRecordError: the key is malformed.
     """
     if key is None or len(key) < KEY.size:
         raise batch.corrupt(f"the key of its control record is {key!r:.50}")
@@ -70,7 +70,7 @@ def control_type_number(batch: RecordBatch, key: bytes | None) -> int:
 
 
 def coordinator_epoch(batch: RecordBatch, value: bytes | None) -> int:
-    """Return which epoch of the coordinator wrote the marker, a commit or an abort, in `batch`.
+    """Return the epoch of the coordinator that wrote the commit or abort marker in `batch`.
 
     Raises:
         CorruptRecordError: the marker's `value` is too short.
@@ -82,30 +82,30 @@ def coordinator_epoch(batch: RecordBatch, value: bytes | None) -> int:
 
 
 class AbortedTransactions:
-    """Says, batch after batch in offset order, what a reader of committed records leaves out.
+    """Tells, for batches in offset order, which ones a read_committed reader skips.
 
-    `aborted` is from the Fetch response: of each aborted transaction the producer id and
-    the offset of its first record.
+    `aborted` comes from the Fetch response: the producer id and first offset of each aborted
+    transaction.
     """
 
     __slots__ = ("_aborting", "_upcoming")
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
-        # Brokers need not send them in order; the next one is at the end.
+        # Brokers may send them unordered; the next one is at the end.
         self._upcoming = sorted(aborted, key=itemgetter(1), reverse=True)
         self._aborting: set[int] = set()
-        """Producers whose aborted transaction has begun and not ended."""
+        """Producers whose aborted transaction has begun but not ended."""
 
     def hides(self, batch: RecordBatch) -> bool:
-        """Whether the batch, which is no control batch, is part of an aborted transaction."""
+        """Return whether the batch, not a control batch, is part of an aborted transaction."""
         self._begin_up_to(batch.last_offset)
         return batch.is_transactional and batch.producer_id in self._aborting
 
     def on_control(self, batch: RecordBatch) -> None:
-        """Take note of a control batch; no application gets it.
+        """Process a control batch, which no application gets.
 
         Raises:
-            CorruptRecordError: it holds no marker that can be read.
+            CorruptRecordError: it holds no valid marker.
         """
         self._begin_up_to(batch.last_offset)
         if control_type(batch) is ControlType.ABORT:

@@ -1,13 +1,13 @@
-"""The two indexes beside a segment: entries of one size, ascending, found fast.
+"""The two indexes of a segment: fixed-size entries in ascending order, for fast search.
 
-The offset index has the positions of some offsets, the time index the largest timestamp so far.
+The offset index has the positions of some offsets, the time index the largest timestamps so far. A
+broker allocates an index file larger than needed and truncates it when the segment is full, so the
+index of the active segment ends in zeros, which are not entries. Indexes have no checksums: an
+entry is a hint that must be checked against the segment.
 
-A broker makes an index file larger than it needs and cuts it when the segment is full, so the index
-of the segment that it is writing ends in zeros; they are no entries. Nothing in an index is covered
-by a checksum: what an entry says is a hint, to be checked against the segment.
-
-Entries are read one at a time, as a search needs them: an index of any size costs the same memory,
-and a file that a broker cuts in the meantime is an error and not a crash, as it would be mapped.
+Entries are read one at a time as a search needs them: an index of any size uses the same memory,
+and a file that a broker truncates meanwhile causes an error, where a mapped file would cause a
+crash.
 
 Owner: whoever made it.
 Source: Java classes ``AbstractIndex``, ``OffsetIndex`` (four bytes of offset, counted from the
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 SEGMENT_NAME: Final = re.compile(r"(\d{20})\.")
 
 ReadAt = Callable[[int, int], bytes]
-"""Reads a file: a position and a size in bytes -> the bytes there, fewer where the file ends."""
+"""Reads a file: returns the bytes at a position for a size, fewer at the end of the file."""
 
 
 class CorruptIndexError(DecodeError):
-    """An index of a segment cannot be right; a broker would make it anew from the segment."""
+    """A segment's index is invalid; a broker would rebuild it from the segment."""
 
 
 class OffsetPosition(NamedTuple):
-    """The batch at byte `position` begins at `offset` or before it."""
+    """A statement that the batch at byte `position` begins at or before `offset`."""
 
     offset: int
     position: int
 
 
 class TimestampOffset(NamedTuple):
-    """A record later than `timestamp_ms` stands after `offset`."""
+    """A statement that a record later than `timestamp_ms` comes after `offset`."""
 
     timestamp_ms: int
     offset: int
@@ -56,13 +56,13 @@ E = TypeVar("E", OffsetPosition, TimestampOffset)
 
 
 class SparseIndex(Generic[E]):
-    """The entries of an index file of `size_bytes` bytes, of the segment that begins at an offset.
+    """The entries of an index file of `size_bytes` bytes, for the segment that begins at an offset.
 
     They ascend by their first number.
 
     Raises:
-        CorruptIndexError: the file does not end at the end of an entry, or its last entry is before
-            the segment, or, in time, before the first.
+        CorruptIndexError: the file ends inside an entry, or its last entry is before the segment
+            or, in time, before the first.
     """
 
     NAME: ClassVar[str]
@@ -92,7 +92,7 @@ class SparseIndex(Generic[E]):
         return self._parse(*self.ENTRY.unpack(self._bytes(number)))
 
     def lookup(self, sought: int) -> E | None:
-        """Find the entry from which to look for an offset or a time; None is the segment's start.
+        """Return the entry from which to search for an offset or time; None is the segment's start.
 
         Raises:
             CorruptIndexError: the file has become shorter since it was opened.
@@ -102,7 +102,7 @@ class SparseIndex(Generic[E]):
         return self.entry(number) if number >= 0 else None
 
     def corrupt(self, reason: str) -> CorruptIndexError:
-        """Return the error that says what is wrong with this index, and the way round it."""
+        """Return the error for this index, with the cure."""
         return CorruptIndexError(f"the {self.NAME} is corrupt: {reason}; search without the index")
 
     def _is_blank(self, number: int) -> bool:
@@ -121,7 +121,7 @@ class SparseIndex(Generic[E]):
             )
 
     def _parse(self, first: int, second: int) -> E:
-        """Make an entry of its two numbers."""
+        """Build an entry from its two numbers."""
         raise NotImplementedError
 
 
@@ -150,6 +150,6 @@ class TimeIndex(SparseIndex[TimestampOffset]):
 
 
 def base_offset_of(path: Path) -> int | None:
-    """Return the offset at which a segment begins, which is its name; None when it is not."""
+    """Return the offset at which a segment begins, from its name; None if the name has none."""
     found = SEGMENT_NAME.match(path.name)
     return None if found is None else int(found[1])

@@ -1,8 +1,8 @@
-"""Messages of the old formats, magic 0 and 1, as batches that can be read.
+"""Messages of the old formats, magic 0 and 1, as readable batches.
 
-Topics that were filled before Kafka 0.11 may still hold them, and brokers before 4.0 hand them out
-as they are. A message that wraps compressed ones is one batch; any other message is a batch of one.
-They are never written.
+Topics filled before Kafka 0.11 may still have them, and brokers before 4.0 return them unchanged. A
+message that wraps compressed ones is one batch; any other message is a batch of one. They are never
+written.
 
 Owner: whoever iterates.
 Source: Kafka protocol guide, "Old Message Format"; KIP-31 (relative offsets), KIP-32 (timestamps);
@@ -56,7 +56,7 @@ class _Message(NamedTuple):
 
 
 class LegacyBatch(RecordBatch):
-    """One outer message. Of a compressed one only the last offset is known from outside.
+    """One outer message. If it is compressed, only the last offset is known without decompressing.
 
     `base_offset` is then the same as `last_offset`, and `record_count` 1 means "some"; producer,
     transaction and leader epoch did not exist.
@@ -67,7 +67,7 @@ class LegacyBatch(RecordBatch):
     def __init__(
         self, data: memoryview, *, topic: str, partition: int, check_crcs: bool = True
     ) -> None:
-        """Read and check the one message that fills `data`.
+        """Parse and check the one message that fills `data`.
 
         Raises:
             CorruptRecordError: the message is malformed, or, with `check_crcs`, its checksum wrong.
@@ -113,10 +113,10 @@ class LegacyBatch(RecordBatch):
     def _decoded(
         self, unpacked: Data, start_offset: int, record_count_max: int
     ) -> Iterator[RecordColumns]:
-        """Yield what `chunks` does.
+        """Yield the chunks of `chunks`.
 
-        An error comes behind the good pieces, but for what the sizes and offsets of all messages
-        show at once.
+        An error comes after the valid chunks, unless the sizes and offsets of all messages show it
+        at once.
         """
         if self.codec is Codec.NONE:
             if self._message.offset >= start_offset:
@@ -159,17 +159,17 @@ class LegacyBatch(RecordBatch):
         )
 
     def _flaw(self, data: memoryview, position: int) -> DecodeError:
-        """Return what is wrong with a message inside this one, or raise it."""
+        """Return the error of a message inside this one, or raise it."""
         message, _ = _read_message(data, position, check_crcs=self._check_crcs)
         assert message.attributes & ATTRIBUTE_CODEC, "the message can be decoded"
         return DecodeError("a message inside it is compressed again")
 
     def _shift(self, data: Data) -> int:
-        """Return what is to be added to the offsets of the messages in `data`, and check these.
+        """Return the shift of the offsets of the messages in `data`, and check them.
 
-        The wrapper's magic says what they are; those inside may have another (KAFKA-4298). Since
-        magic 1 they count from anywhere, and the last one is the wrapper's: so all of them
-        are looked at before the first one is read, and none is kept.
+        The wrapper's magic decides their meaning; the messages inside may have another
+        (KAFKA-4298). Since magic 1 they count from any number, and the last one has the wrapper's
+        offset: so all are scanned before the first one is read, and none is kept.
         """
         first_offset, last_offset = accel.message_offsets(data)
         shift: int = self.last_offset - last_offset if self.magic else 0

@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 WINDOW_BYTES: Final = 1024 * 1024
-"""How much is read at once, unless a batch is larger."""
+"""Size of one read, unless a batch is larger."""
 
 BATCH_SIZE_BYTES_MAX: Final = 104_857_600
-"""The default of a broker's ``socket.request.max.bytes``: a larger batch could not have come in."""
+"""Default of a broker's ``socket.request.max.bytes``, which limits the size of batches."""
 
 FIRST_BYTES_SHOWN: Final = 16
 
 
 class PlacedBatch(NamedTuple):
-    """A batch, and the byte of the file at which it begins."""
+    """A batch, and its position in the file."""
 
     position: int
     batch: RecordBatch
 
 
 class Start(NamedTuple):
-    """Where to read from: the batch at byte `position`, its records from `offset` on."""
+    """A place to read from: the batch at byte `position`, and its records from `offset` on."""
 
     position: int
     offset: int
@@ -55,8 +55,8 @@ class Start(NamedTuple):
 class LogSegment:
     """The segment in a file of `size_bytes` bytes, read through `read_at`.
 
-    `partition` is for errors. `offset_index` and `time_index` None mean to search from the start.
-    A batch above `batch_size_bytes_max` bytes, as it is or decompressed, is refused.
+    `partition` is for errors. `offset_index` and `time_index` None mean to search from the start. A
+    batch above `batch_size_bytes_max` bytes, compressed or not, is refused.
     """
 
     def __init__(
@@ -77,11 +77,10 @@ class LogSegment:
         self._batch_size_bytes_max = batch_size_bytes_max
 
     def batches(self, position: int = 0) -> Iterator[PlacedBatch]:
-        """Yield the batches from byte `position` on, where one must begin, each checked.
+        """Yield the batches from byte `position` on, which must be the start of one, each checked.
 
         Raises:
-            CorruptRecordError: no good batch follows the last one that was yielded, and the file
-                goes on.
+            CorruptRecordError: no valid batch follows the last one, and the file continues.
         """
         next_offset = 0
         while position < self.size_bytes:
@@ -99,10 +98,10 @@ class LogSegment:
                 raise self.corrupt(position, next_offset, reason or str(error)) from error
 
     def find_offset(self, offset: int) -> Start | None:
-        """Find `offset`, or where it was compacted away the next one; None when all are before it.
+        """Find `offset`, or the next one if it was compacted away; None if all are before it.
 
         Raises:
-            CorruptIndexError: the index points at a place where there is no such batch.
+            CorruptIndexError: the index points to a place without such a batch.
             CorruptRecordError: the segment ends before the offset was found.
         """
         for placed in self._batches_near(offset):
@@ -111,10 +110,10 @@ class LogSegment:
         return None
 
     def find_time(self, timestamp_ms: int) -> Start | None:
-        """Find the first record at or after a time, in milliseconds; None when all are before it.
+        """Find the first record at or after a time, in milliseconds; None if all are before it.
 
         Raises:
-            CorruptIndexError: an index points at a place where there is no such batch.
+            CorruptIndexError: an index points to a place without such a batch.
             CorruptRecordError: the segment ends before the time was found.
         """
         entry = self._time_index.lookup(timestamp_ms) if self._time_index is not None else None
@@ -126,7 +125,7 @@ class LogSegment:
         return None
 
     def corrupt(self, position: int, next_offset: int, reason: str) -> CorruptRecordError:
-        """Return the error that says that the segment ends at a byte, after the offsets before."""
+        """Return the error for a segment that ends at a byte, after the offsets before."""
         seen = f"after offset {next_offset - 1}, " if next_offset else ""
         message = f"{seen}at byte {position} of {self.size_bytes}: {reason}"
         return CorruptRecordError(message, **self.partition._asdict(), offset=next_offset)
@@ -163,7 +162,7 @@ class LogSegment:
         return None
 
     def _window(self, position: int, next_offset: int) -> memoryview:
-        """Read on from `position`: at least the whole next batch."""
+        """Read from `position` on, at least the whole next batch."""
         rest_bytes = self.size_bytes - position
         window = self._read_at(position, min(rest_bytes, WINDOW_BYTES))
         wanted_bytes = first_batch_size_bytes(memoryview(window))
@@ -192,7 +191,7 @@ class LogSegment:
         return None
 
     def _zeros_at(self, rest: memoryview, position: int) -> str | None:
-        """Say that zeros begin at `position`, where `rest` is what was read from there on."""
+        """Return a complaint if zeros begin at `position`; `rest` are the bytes from there on."""
         if any(rest[:HEADER_SIZE_BYTES]):
             return None
         return (

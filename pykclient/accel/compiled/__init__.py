@@ -1,6 +1,6 @@
-"""The per-record core in Cython; `accel` uses it where it was built.
+"""The per-record core in Cython, used by `accel` if it was built.
 
-The same names as `accel.pure`, with the same results and errors.
+It has the same names as `accel.pure`, with the same results and errors.
 """
 
 from pykclient.accel.compiled import (  # type: ignore[attr-defined]  # no types: the pure ones do

@@ -1,7 +1,7 @@
-"""The per-record core in plain Python; always works and needs no compiler.
+"""The per-record core in plain Python, which always works and needs no compiler.
 
-It reads and writes the records of a batch; the batch's header, its compression and its checksum are
-`pykclient.records`. It never waits, except for the lock that an appender was given.
+It reads and writes the records of a batch; `pykclient.records` handles the batch's header,
+compression and checksum. It never waits, except for the lock that an appender was given.
 
 Owner: see each module.
 """

@@ -1,6 +1,6 @@
-"""The records of one open batch, encoded as they come.
+"""RecordAppender: the records of one open batch, encoded on arrival.
 
-Open until sealed; a sealed appender never opens again. It knows no batch header and no codec.
+It is open until sealed, and a sealed appender never reopens. It knows no batch header and no codec.
 
 Owner: the lock it was given.
 Source: Kafka protocol guide, "Record Batch"; KIP-82 (headers); Java class ``DefaultRecord``.
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 INT64_MAX: Final = 2**63 - 1
 HEADER_COUNT_MAX: Final = 1_000_000
-"""Headers of one record, and of all records that a consumer decodes at once. A header takes two
-bytes of a batch and seventy once it is decoded, so without a limit the 64 MiB that a batch may
-unfold to would become more than two gigabytes."""
+"""Maximum headers of one record, and of all records that a consumer decodes at once. A header takes
+two bytes in a batch and seventy when decoded, so without a limit the 64 MiB of a decompressed batch
+could become more than two gigabytes."""
 
 T = TypeVar("T")
 
 
 class RecordAppender(Generic[T]):
-    """The records of one open batch, encoded as they come, until it is full or sealed.
+    """The records of one open batch, encoded on arrival, until it is full or sealed.
 
     `callbacks` and, in parallel, `first_indexes` and `timestamps_ms` are read once it is sealed:
-    each run of records with one timestamp has there its first record's index and the timestamp.
+    each run of records with one timestamp has an entry with its first record's index and the
+    timestamp.
 
-    Owner: `lock`, which only `append`, `append_rows`, `grow` and `seal` take. Nothing is called
-    under it: so no interrupt (Ctrl-C), signal handler or destructor comes in, and whoever waits for
-    it need not wait for one. A record is encoded before, for the place that is next, and again if
-    another one got there first.
+    Owner: `lock`, which only `append`, `append_rows`, `grow` and `seal` take. No code of others
+    runs under it, so no interrupt (Ctrl-C), signal handler or destructor can, and a thread that
+    waits for the lock never waits for them. A record is encoded before the lock is taken, for the
+    next index, and again if another thread was faster.
     """
 
     __slots__ = (
@@ -71,10 +72,10 @@ class RecordAppender(Generic[T]):
         self._buffer = bytearray()
         self._is_sealed = False
         self._last_timestamp: tuple[int | None, bytes] = (None, b"")
-        """The last record's timestamp, and how it is encoded."""
+        """The last record's timestamp, and its encoding."""
         self._lock = lock
         self.size_bytes = 0
-        """How many bytes of records it holds; no batch header, no compression."""
+        """Size of the records in bytes, without batch header and compression."""
 
     def append(
         self,
@@ -84,15 +85,16 @@ class RecordAppender(Generic[T]):
         headers: HeadersInput | None = None,
         on_delivery: OnDelivery[T] | None = None,
     ) -> Delivery[T] | None:
-        """Encode one record; return its delivery, or None when it does not fit or all is sealed.
+        """Encode one record; return its delivery, or None if it does not fit or all is sealed.
 
-        Costs one lock, one join and one copy; lengths and indexes up to 8191 come from a table.
+        It costs one lock, one join and one copy; lengths and indexes up to 8191 come from a table.
 
         Raises:
             SerializationError: the key, the value or a header is not bytes.
             EncodeError: the timestamp is negative or beyond 64 bits.
         """
-        # What may run the caller's own code (odd buffers, lazy headers) comes before the lock.
+        # Code of the caller may run here (unusual buffers, lazy headers), so it comes before the
+        # lock.
         if key is None:
             key_length, key, body_size = b"\x01", b"", 1
         else:
@@ -138,7 +140,7 @@ class RecordAppender(Generic[T]):
             end = self.size_bytes + len(record)
             callbacks = () if on_delivery is None else ((index, on_delivery),)
             buffer = self._buffer
-            # `with`: an interrupt right after acquire() would leave the lock taken for ever.
+            # `with`: an interrupt right after acquire() would leave the lock taken forever.
             with self._lock:
                 if self.count == index:
                     if end > self.capacity_bytes and (index or self._is_sealed):
@@ -163,10 +165,10 @@ class RecordAppender(Generic[T]):
         values: Sequence[bytes | None],
         headers: Sequence[bytes | None],
     ) -> tuple[int, int]:
-        """Encode records until one does not fit; return the first one's index, and how many.
+        """Encode records until one does not fit; return the first index and the number of records.
 
-        Everything has been checked, and the headers are encoded. There are no deliveries of these
-        records, so that their timestamps are not kept: the first one stands for all.
+        Everything has been checked, and headers are encoded. These records have no deliveries, so
+        their timestamps are not kept: the first one stands for all.
         """
         while True:
             first = self.count
@@ -212,7 +214,7 @@ class RecordAppender(Generic[T]):
         values: Sequence[bytes | None],
         headers: Sequence[bytes | None],
     ) -> tuple[list[bytes], int]:
-        """Return the parts of rows that stand from index `first` on, and how many of them fit."""
+        """Return the encoded rows from index `first` on, and how many of them fit."""
         index = first
         base_ms = self.base_timestamp_ms
         last_ms: int | None = None
@@ -265,27 +267,27 @@ class RecordAppender(Generic[T]):
         return parts, index - first
 
     def grow(self, capacity_bytes: int) -> None:
-        """Raise the capacity; without effect once sealed."""
+        """Increase the capacity; no effect once sealed."""
         with self._lock:
             if not self._is_sealed and capacity_bytes > self.capacity_bytes:
                 self.capacity_bytes = capacity_bytes
 
     def seal(self) -> None:
-        """Take no more records. An append either came before, whole, or returns None."""
+        """Seal the appender. An append either came before, completely, or returns None."""
         with self._lock:
             self._is_sealed = True
             self.capacity_bytes = -1
 
     def view(self) -> memoryview:
-        """The encoded records. Seal first, and release the view before the appender goes."""
+        """Return the encoded records. Seal first; release the view before dropping the appender."""
         if not self._is_sealed:
             raise BufferError("only a sealed appender has a view")
         return memoryview(self._buffer)
 
     def frame(self, head_bytes: int) -> memoryview:
-        """The encoded records with `head_bytes` in front to be written, and all of it writable.
+        """Return the encoded records after `head_bytes` bytes of space, all writable.
 
-        No frame shares them with an earlier one. Seal first.
+        No two frames share memory. Seal first.
         """
         if not self._is_sealed or head_bytes < 0:
             raise BufferError("only of a sealed appender, and behind a head of 0 bytes or more")
@@ -309,10 +311,10 @@ def timestamp_error(timestamp_ms: int) -> EncodeError:
 
 
 def as_bytes(value: object, what: str) -> bytes:
-    """Return a key or value as bytes, whatever buffer of bytes it is.
+    """Return a key or value as bytes, from any buffer of bytes.
 
     Raises:
-        SerializationError: it is something else; `what` names it.
+        SerializationError: it is anything else; `what` names it.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
@@ -323,7 +325,7 @@ def as_bytes(value: object, what: str) -> bytes:
 
 
 def encode_headers(headers: HeadersInput) -> bytes:
-    """Return headers as they stand in a record, their count first.
+    """Return the encoded headers of a record, with their count first.
 
     Raises:
         SerializationError: they are not pairs of a name and bytes or None, or too many.
@@ -357,7 +359,7 @@ def encode_headers(headers: HeadersInput) -> bytes:
 
 
 def _header_value(value: object) -> bytes:
-    # What keys and values may be. Other buffers have larger items, and an order of bytes.
+    # The same types as for keys and values. Other buffers have larger items and a byte order.
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise TypeError(f"its value is of type {type(value).__name__}")
@@ -368,7 +370,7 @@ def too_many_headers(count: int) -> str:
 
 
 def header_pairs(headers: HeadersInput) -> Iterable[tuple[str, bytes | None]]:
-    # These first, since an abstract class takes its time to find that they are no mappings.
+    # Check these first, since an abstract class takes long to tell that they are not mappings.
     if type(headers) is list or type(headers) is tuple:
         return headers
     if isinstance(headers, Mapping):

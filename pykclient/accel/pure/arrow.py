@@ -1,4 +1,4 @@
-"""From columns to buffers in Arrow's layout, a column at a time.
+"""Conversion of columns to buffers in Arrow's layout, one column at a time.
 
 Owner: no state.
 Source: the Arrow columnar format, "Variable-size Binary Layout" and "Validity bitmaps".
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from pykclient.types import Headers
 
 OFFSET_MAX: Final = 2**31 - 1
-"""The largest 32-bit offset, and so the most bytes of a binary array."""
+"""Maximum 32-bit offset, and so the maximum size of a binary array."""
 
 TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
-"""The latest time that microseconds in 64 bits can hold; Kafka's milliseconds go further."""
+"""Latest time that fits in 64-bit microseconds; Kafka's milliseconds go further."""
 
 _BINARY_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
 def arrow_buffers(columns: Sequence[RecordColumns], *, wanted: Collection[str]) -> ArrowBuffers:
-    """Return the records of all `columns`, in that order, in the layout of Arrow.
+    """Return the records of all `columns`, in that order, in Arrow's layout.
 
-    Of ``key``, ``value`` and ``headers`` those in `wanted` are copied.
+    ``key``, ``value`` and ``headers`` are copied if they are in `wanted`.
 
     Raises:
-        OverflowError: keys, values or headers take more than 32-bit offsets can say.
+        OverflowError: keys, values or headers are too large for 32-bit offsets.
     """
     times_ms = list(chain.from_iterable(part.timestamps_ms for part in columns))
     null_count, validity = 0, None
@@ -60,10 +60,10 @@ def arrow_buffers(columns: Sequence[RecordColumns], *, wanted: Collection[str]) 
 
 
 def repeated(items: Sequence[tuple[bytes, int]]) -> BinaryBuffers:
-    """Return each item as often as the number beside it says, in the layout of Arrow.
+    """Return each item repeated by the number beside it, in Arrow's layout.
 
     Raises:
-        OverflowError: together they take more than 32-bit offsets can say.
+        OverflowError: together they are too large for 32-bit offsets.
     """
     sizes = list(chain.from_iterable(repeat(len(item), count) for item, count in items))
     offsets = _offsets(sizes)
@@ -95,7 +95,7 @@ def _offsets(sizes: Sequence[int]) -> array[int]:
 
 
 def _validity(are_there: Sequence[bool]) -> tuple[int, bytes | None]:
-    """Return how many are not there, and a bit for each, the first one lowest."""
+    """Return the number of nulls, and a validity bit per item, the first one lowest."""
     null_count = are_there.count(False)
     if not null_count:
         return 0, None

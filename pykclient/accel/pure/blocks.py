@@ -1,7 +1,7 @@
-"""The loops over blocks of snappy and LZ4, which writers may make as small and many as they like.
+"""Loops over the blocks of snappy and LZ4, whose size and number the writer decides.
 
-One library call a block is much for a block of one byte. This core therefore refuses snappy streams
-of many small blocks; the compiled one reads all of them.
+A library call per block is expensive for tiny blocks. This core therefore refuses snappy streams
+with many small blocks; the compiled core reads all of them.
 
 Owner: no state.
 Source: snappy-java's stream format; LZ4 frame format.
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     Data = bytes | bytearray | memoryview
 
 BLOCK_COUNT_FREE: Final = 64
-"""Blocks of a batch that may have any size."""
+"""Number of blocks in a batch that may have any size."""
 
 BLOCK_SIZE_BYTES_MIN: Final = 128
-"""Compressed bytes that further blocks have on average. snappy-java's blocks stand for 32 KiB, and
-have 1.5 KiB where that is zeros."""
+"""Minimum average of compressed bytes per further block. snappy-java's blocks hold 32 KiB, which
+are 1.5 KiB if they are zeros."""
 
 SNAPPY_LENGTH_SIZE_BYTES: Final = 4
 
@@ -29,18 +29,18 @@ LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 LZ4_HEADER_SIZE_BYTES: Final = 7
 """Size of the header of a frame without content size and dictionary."""
 LZ4_BLOCK_SIZE_MASK: Final = 0x7FFF_FFFF
-"""The other bit says that the block is not compressed."""
+"""Mask of the size; the other bit marks an uncompressed block."""
 LZ4_MATCH_SIZE_BYTES: Final = 5
-"""Size of the smallest block that repeats anything; a smaller one has only its own bytes."""
+"""Size of the smallest block with a repetition; smaller ones only have literal bytes."""
 LZ4_GROWTH_MAX: Final = 255
-"""Bytes that one byte of a block can stand for."""
+"""Maximum decompressed bytes per byte of a block."""
 
 
 def unsnappy_blocks(data: Data, position: int, size_bytes_max: int, library: ModuleType) -> Data:
-    """Decompress the blocks of a snappy-java stream that begin at `position`; `library` is cramjam.
+    """Decompress the blocks of a snappy-java stream from `position` on; `library` is cramjam.
 
     Raises:
-        ValueError: the stream is cut off, or has too many blocks.
+        ValueError: the stream is truncated, or has too many blocks.
         OverflowError: it decompresses to more than `size_bytes_max`.
         cramjam.DecompressionError: a block is malformed.
     """
@@ -71,11 +71,11 @@ def unsnappy_blocks(data: Data, position: int, size_bytes_max: int, library: Mod
 
 
 def lz4_room_bytes(data: Data, size_bytes_max: int) -> int | None:
-    """Return room for all blocks of `data`, or more than `size_bytes_max` where they may need that.
+    """Return the buffer size for all blocks of `data`, or more than `size_bytes_max` if too large.
 
-    A frame of Java's has no content size, but each of its blocks but the last is full: by their
-    number the buffer is right at once, and hardly larger than the records. What is malformed ends
-    the count, and is for the library to report. None: the blocks are too many to count.
+    Java's frames have no content size, but all blocks except the last are full: their number gives
+    a buffer size that is sufficient and hardly too large. Malformed data ends the count; the
+    library reports it. None: there are too many blocks to count.
     """
     size_bytes = 0
     position = 0
@@ -104,5 +104,5 @@ def lz4_room_bytes(data: Data, size_bytes_max: int) -> int | None:
 
 
 def unlz4_small(data: Data, size_bytes_max: int) -> bytes | None:
-    """Decompress small LZ4 frames; None: they are for the library, as all are in this core."""
+    """Decompress small LZ4 frames; None means to use the library, as this core always does."""
     return None

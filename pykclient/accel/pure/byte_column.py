@@ -1,6 +1,6 @@
-"""One field of many records: bytes or null, record after record.
+"""ByteColumn: one field of many records, bytes or null for each.
 
-It is made at one stroke from objects, or from the buffers of an Arrow array, and never changes.
+It is built in one step from objects or from the buffers of an Arrow array, and never changes.
 
 Owner: none.
 Source: the Arrow columnar format, "Variable-size Binary Layout"; KIP-82 (headers).
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 BYTES_OR_NULL: Final = {bytes, type(None)}
 OFFSET_FORMATS: Final[dict[int, Literal["i", "q"]]] = {4: "i", 8: "q"}
 VIEW: Final = struct.Struct("=i4xii")
-"""An item of Arrow's view layout: its size, the first bytes of it, in which buffer it is and where.
-One of up to `INLINE_SIZE_BYTES_MAX` stands in place of the last three."""
+"""An item of Arrow's view layout: size, first bytes, buffer number and position. An item of up to
+`INLINE_SIZE_BYTES_MAX` bytes is stored in place of the last three."""
 INLINE_SIZE_BYTES_MAX: Final = 12
 BAD_OFFSETS: Final = "the offsets of an Arrow array do not fit its buffers"
 BAD_COUNTS: Final = "the numbers of headers of all records are not those of the headers that came"
@@ -47,10 +47,10 @@ class ByteColumn:
 
     @classmethod
     def from_objects(cls, objects: Iterable[object], name: str) -> ByteColumn:
-        """Take bytes, what can be made into bytes, and None; `name` is what errors call them.
+        """Build a column from bytes, objects convertible to bytes, and None; `name` is for errors.
 
         Raises:
-            SerializationError: there is something else among them.
+            SerializationError: an item is anything else.
         """
         items = list(objects)
         if not set(map(type, items)) <= BYTES_OR_NULL:
@@ -68,9 +68,9 @@ class ByteColumn:
         data: ReadableBuffer | None,
         offset_size: int,
     ) -> ByteColumn:
-        """Take `count` items from index `first` on of an array of variable-size binary layout.
+        """Build a column from `count` items of a variable-size binary array, from index `first` on.
 
-        The buffers are Arrow's: `validity` None when nothing is null, `data` None when all items
+        The buffers are Arrow's: `validity` is None if nothing is null, `data` is None if all items
         are empty; `offset_size` is 4 or 8 bytes.
 
         Raises:
@@ -112,9 +112,9 @@ class ByteColumn:
         views: ReadableBuffer | None,
         buffers: Iterable[ReadableBuffer | None],
     ) -> ByteColumn:
-        """Take `count` items from index `first` on of an array of Arrow's view layout.
+        """Build a column from `count` items, from index `first` on, of an array in view layout.
 
-        `buffers` are those that the views look at; the others are as for `from_arrow`.
+        `buffers` are those that the views refer to; the others are as for `from_arrow`.
 
         Raises:
             SerializationError: the views do not fit the buffers.
@@ -148,10 +148,10 @@ class ByteColumn:
 
     @classmethod
     def from_headers(cls, headers: Iterable[HeadersInput | None], name: str) -> ByteColumn:
-        """Encode the headers of each record; None where a record has none.
+        """Encode the headers of each record; None for a record without headers.
 
         Raises:
-            SerializationError: there is something else than pairs of a str and bytes or None.
+            SerializationError: an item is not pairs of a str and bytes or None.
         """
         return cls([_encoded(entry, index, name) for index, entry in enumerate(headers)])
 
@@ -159,11 +159,11 @@ class ByteColumn:
     def from_header_columns(
         cls, counts: Sequence[int], names: ByteColumn, values: ByteColumn
     ) -> ByteColumn:
-        """Encode headers that are given as columns: how many each record has, and all in a row.
+        """Encode headers given as columns: the count per record, and all names and values in a row.
 
         Raises:
-            SerializationError: these are not the counts of those headers, a record has too many, or
-                one has no name.
+            SerializationError: the counts do not match the headers, a record has too many, or a
+                header has no name.
         """
         if not sum(counts) == len(names) == len(values) or min(counts, default=0) < 0:
             raise SerializationError(BAD_COUNTS)

@@ -1,7 +1,7 @@
-"""Batches that follow one another with nothing special about them, found and decoded as one.
+"""Contiguous plain batches, found and decoded together.
 
-A message of magic 0 or 1 that is not compressed is a batch of one record. Here one batch of version
-2 is decoded at a time: putting lists together would save nothing. Messages are decoded together.
+An uncompressed message of magic 0 or 1 counts as a batch of one record. This core decodes one batch
+of version 2 at a time, since joining lists would save nothing; messages are decoded together.
 
 Owner: no state.
 Source: Kafka protocol guide, "Record Batch" and "Old Message Format".
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     Data = bytes | bytearray | memoryview
 
 ATTRIBUTES_SPECIAL: Final = ATTRIBUTE_CODEC | ATTRIBUTE_CONTROL | ATTRIBUTE_DELETE_HORIZON
-"""Compression, markers, a horizon for deleting: what no plain batch has."""
+"""Attributes that no plain batch has: compression, markers, a delete horizon."""
 
 MESSAGE: Final = struct.Struct(">qiIbB")
-"""The start of a message: offset, size of what follows, checksum, magic, attributes."""
+"""Start of a message: offset, size of the rest, checksum, magic, attributes."""
 MESSAGE_CRC_START: Final = 16
 MESSAGE_FIELD_AT: Final = {0: 18, 1: 26}
-"""Position of a message's key, by its magic: in magic 1 it is behind a timestamp."""
+"""Position of a message's key by magic; magic 1 has a timestamp before it."""
 LENGTH_SIZE_BYTES: Final = 4
 NO_TIMESTAMP_MS: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -58,11 +58,11 @@ UNORDERED: Final = "the offsets of the messages inside it do not ascend to its o
 
 
 class ContiguousBatches(NamedTuple):
-    """Plain batches in ascending order, of one version, leader epoch and kind of timestamps.
+    """Plain batches in ascending order, of one version, leader epoch and timestamp type.
 
-    Compaction may have removed records in them and batches between them. `size_bytes` is that of
-    all, `head_last_offset` of the first alone; `leader_epoch` is -1 when the broker did not report
-    it. What headers say is not vouched for by anything before the batches are decoded.
+    Compaction may have removed records in them and batches between them. `size_bytes` covers all,
+    `head_last_offset` the first one; `leader_epoch` is -1 if the broker did not report it. Headers
+    are not verified before the batches are decoded.
     """
 
     size_bytes: int
@@ -89,10 +89,10 @@ class _Header(NamedTuple):
 def find_contiguous(
     data: Data, position: int, special: int, readable_end: int
 ) -> ContiguousBatches | None:
-    """Return what stands from `position` on, as far as it is plain; None if not even one batch is.
+    """Return the plain batches from `position` on; None if there is none.
 
-    `special` are attributes that a plain batch does not have, beside those that none has. No batch
-    stands behind a gap of offsets and reaches `readable_end`, but for the first.
+    `special` are further attributes that exclude a batch. Except for the first, no batch follows a
+    gap of offsets and reaches `readable_end`.
     """
     special |= ATTRIBUTES_SPECIAL
     first = last = _plain_header(data, position, len(data), special)
@@ -122,10 +122,10 @@ def find_contiguous(
 def decode_contiguous(
     data: Data, position: int, end: int, check_crcs: bool
 ) -> tuple[ListColumns | None, int]:
-    """Decode whole contiguous batches that end at `end`, up to `CHUNK_RECORD_COUNT_MAX` records.
+    """Decode contiguous batches that end at `end`, up to `CHUNK_RECORD_COUNT_MAX` records.
 
-    Return their columns, and where the next batch stands. Columns are None where the first batch
-    is not what it should be: nothing of it was decoded.
+    Return their columns, and the position of the next batch. The columns are None if the first
+    batch is invalid, and then nothing was decoded.
     """
     if not 0 <= position <= end <= len(data):
         raise IndexError("contiguous batches are inside their data")
@@ -167,9 +167,9 @@ def decode_messages(
 ) -> tuple[ListColumns | None, int]:
     """Decode up to `count_max` messages of magic 0 and 1 from `position` on, not beyond `end`.
 
-    Return their columns, and where the next message stands. Columns are None where the first one is
-    compressed or odd. `shift` is added to their offsets, which must fit; `append_timestamp_ms` is
-    the time of all that have one.
+    Return their columns, and the position of the next message. The columns are None if the first
+    one is compressed or invalid. `shift` is added to their offsets, which must fit;
+    `append_timestamp_ms` is the time of all that have one.
     """
     whole = memoryview(data)
     offsets: list[int] = []
@@ -212,12 +212,12 @@ def decode_messages(
 def message_offsets(
     data: Data, position: int = 0, offsets: tuple[int, int] | None = None
 ) -> tuple[int, int]:
-    """Return the first and the last offset of the messages in `data`; none of them is decoded.
+    """Return the first and last offset of the messages in `data` without decoding them.
 
     `offsets` are those of the messages before `position`.
 
     Raises:
-        DecodeError: there is none, one is cut off, or their offsets do not ascend.
+        DecodeError: there is none, one is truncated, or their offsets do not ascend.
     """
     while position < len(data):
         try:
@@ -238,7 +238,7 @@ def message_offsets(
 
 
 def _nullable_bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
-    """Return the field at `at` and where it ends."""
+    """Return the field at `at` and its end."""
     start = at + LENGTH_SIZE_BYTES
     size_bytes = int.from_bytes(body[at:start], "big", signed=True)
     if size_bytes == -1:
@@ -249,7 +249,7 @@ def _nullable_bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
 
 
 def _plain_header(data: Data, position: int, end: int, special: int) -> _Header | None:
-    """Return the header of a batch that is whole and plain, None if it is not."""
+    """Return the header of a whole and plain batch, or None."""
     if not 0 <= position <= end - MESSAGE.size:
         return None
     if data[position + MAGIC_AT] != MAGIC:
@@ -297,7 +297,7 @@ def _plain_header(data: Data, position: int, end: int, special: int) -> _Header 
 
 
 def _message_header(data: Data, position: int, end: int) -> _Header | None:
-    """Return what `_plain_header` does for a message of magic 0 or 1, which `MESSAGE` fits."""
+    """Return the header of a plain message of magic 0 or 1, or None; `MESSAGE` must fit."""
     offset, length, crc, magic, attributes = MESSAGE.unpack_from(data, position)
     field_at = MESSAGE_FIELD_AT.get(magic)
     message_end = position + LENGTH_END + length

@@ -1,7 +1,7 @@
-"""From the bytes of a batch's records to columns, as lists: `accel.abc.RecordColumns`.
+"""Decodes the bytes of a batch's records to columns, as lists: `accel.abc.RecordColumns`.
 
-Names of headers that are not UTF-8 have replacement characters, as Java's consumer has them:
-brokers do not look at names, and other clients write any bytes.
+Header names that are not UTF-8 get replacement characters, as in Java's consumer: brokers do not
+check names, and other clients may write any bytes.
 
 Owner: no state; columns never change.
 Source: Kafka protocol guide, "Record Batch"; KIP-82 (headers); Java class ``DefaultRecord``.
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 RECORD_SIZE_BYTES_MIN: Final = 7
-"""The smallest record: length, attributes, two deltas, two null lengths, no headers."""
+"""Minimum size of a record: length, attributes, two deltas, two null lengths, no headers."""
 
 
 class ListColumns:
-    """Records of one batch, one sequence per field, all of the same length.
+    """Records of one batch, with one sequence of equal length per field.
 
-    `size_bytes` is an upper bound of what keys, values and headers take together; None has it
-    added up when it is wanted.
+    `size_bytes` is an upper bound of keys, values and headers together; None means to add it up on
+    demand.
     """
 
     __slots__ = ("_size_bytes", "headers", "keys", "offsets", "timestamps_ms", "values")
@@ -71,7 +71,7 @@ class ListColumns:
                 names_bytes += len(name.encode())
                 fields.append(value)
             fields_bytes = names_bytes + sum(len(field) for field in fields if field)
-            # As in the compiled core: with what stands between them in the batch.
+            # As in the compiled core, it includes the bytes between them in the batch.
             between_bytes = RECORD_SIZE_BYTES_MIN * max(0, len(self) - 1)
             self._size_bytes = fields_bytes + between_bytes
         return self._size_bytes
@@ -99,14 +99,14 @@ class ListColumns:
 
 
 class _HeadersFullError(DecodeError):
-    """A record has more headers than may be decoded together with those before it."""
+    """A record exceeds the number of headers that may be decoded together."""
 
     fitting_count = 0
-    """How many records come before it."""
+    """Number of records before it."""
 
 
 def record_bytes(data: bytes | bytearray | memoryview) -> bytes:
-    """Return `data` in the form that `decode_records` reads: here bytes, as their slices are."""
+    """Return `data` in the form that `decode_records` reads: bytes, as are their slices."""
     return bytes(data)
 
 
@@ -121,12 +121,12 @@ def decode_records(
 ) -> tuple[ListColumns, int]:
     """Decode up to `count` records from `position` on; return them and the position after them.
 
-    They are fewer, but at least one, if all would have more than `HEADER_COUNT_MAX` headers.
-    `first` is the index that the first of them has in its batch, and `count` is at least 1. With
-    `append_timestamp_ms` that is the time of every record, whatever the records say.
+    There are fewer, but at least one, if all would have more than `HEADER_COUNT_MAX` headers.
+    `first` is the index of the first one in its batch, and `count` is at least 1.
+    `append_timestamp_ms`, if given, is the time of every record.
 
     Raises:
-        DecodeError: there are no such records.
+        DecodeError: the records are malformed.
     """
     rest = (base_offset, base_timestamp_ms, append_timestamp_ms)
     try:
@@ -148,7 +148,7 @@ def _decode(  # noqa: C901 - straight-line on purpose: a call per field doubles 
 ) -> tuple[ListColumns, int]:
     """Decode `count` records.
 
-    Costs no call a record but three `list.append`; varints of one and two bytes are read in line.
+    The only calls per record are three `list.append`; varints of one and two bytes are read inline.
     """
     if count * RECORD_SIZE_BYTES_MIN > len(data) - position:
         raise DecodeError(f"{count} records cannot stand in {len(data) - position} bytes")
@@ -266,7 +266,7 @@ def _read_headers(data: bytes, position: int, room_count: int) -> tuple[Headers,
     value: bytes | None
     for _ in range(count):
         number = data[position]
-        # One byte, and not negative: what nearly every length is.
+        # One byte, and not negative: the usual case for a length.
         if number & 0x81 == 0:
             end = position + 1 + (number >> 1)
             name = data[position + 1 : end]

@@ -1,7 +1,7 @@
-"""The delivery that `send` returns, and what the records of its batch have in common.
+"""The delivery that `send` returns, and the shared result of its batch.
 
 Owner: a delivery never changes; a `BatchResult` belongs to the thread that ends the batch, which
-fills in its fields, `is_well` last.
+sets its fields, `is_well` last.
 Source: the methods of `concurrent.futures.Future`; Java classes ``FutureRecordMetadata``,
 ``ProduceRequestResult``.
 """
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 
 class BatchResult(Generic[T]):
-    """Where the records of a batch stand. `kind` is a NamedTuple, made of topic, partition, offset
-    and timestamp, the last two None where they are not known.
+    """The metadata of a batch's records.
 
-    `is_well`: every record is delivered and every callback has run, so that a `Delivery` takes its
-    result from here. `base_offset` is the first record's; `log_append_time_ms` is None where
-    records keep their own time.
+    `kind` is a NamedTuple of topic, partition, offset and timestamp; the last two are None if
+    unknown. `is_well`: every record is delivered and every callback has run, so that a `Delivery`
+    takes its result from here. `base_offset` is the first record's offset; `log_append_time_ms` is
+    None if records keep their own time.
     """
 
     __slots__ = (
@@ -53,7 +53,7 @@ class BatchResult(Generic[T]):
         self._timestamps_ms: Sequence[int] = ()
 
     def follow(self, appender: RecordAppender[T]) -> None:
-        """Take the records' timestamps from `appender`. Before the first one."""
+        """Take the records' timestamps from `appender`. Call it before the first record."""
         self._first_indexes = appender.first_indexes
         self._timestamps_ms = appender.timestamps_ms
 
@@ -62,7 +62,7 @@ class BatchResult(Generic[T]):
         if timestamp_ms is None:
             timestamp_ms = self._timestamps_ms[bisect_right(self._first_indexes, index) - 1]
         offset = None if self.base_offset is None else self.base_offset + index
-        # As the constructor of a NamedTuple does, less the call of it.
+        # This is the constructor of a NamedTuple, without its call.
         fields = (*self._topic_and_partition, offset, timestamp_ms)
         return tuple.__new__(self._kind, fields)  # type: ignore[type-var]  # it is a NamedTuple
 
@@ -71,10 +71,10 @@ class BatchResult(Generic[T]):
         callbacks: Iterable[tuple[int, OnDelivery[T]]],
         on_error: Callable[[OnDelivery[T]], object],
     ) -> None:
-        """Call delivery callbacks with where their records stand; they come in order.
+        """Call delivery callbacks in order with the metadata of their records.
 
-        `on_error` is called with one that raises, whatever it is (an exit too: this is the sender
-        thread, not the application's), while that is being handled.
+        If a callback raises anything (even an exit, since this is the sender thread), `on_error` is
+        called with it while the exception is being handled.
         """
         for index, on_delivery in callbacks:
             try:
@@ -84,9 +84,9 @@ class BatchResult(Generic[T]):
 
 
 class Delivery(Generic[T]):
-    """The place of one record in its batch, which has the result.
+    """The pending result of one record.
 
-    Has the methods of a `concurrent.futures.Future` that only look. `batch` is None where nobody
+    It has the methods of a `concurrent.futures.Future` that only read. `batch` is None if nobody
     waits for records (a batch built outside a producer).
     """
 
@@ -101,7 +101,7 @@ class Delivery(Generic[T]):
         return f"<Delivery: {state}>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied.
+        """Raise an error: a delivery can be neither pickled nor copied.
 
         Raises:
             UsageError: always.
@@ -109,7 +109,7 @@ class Delivery(Generic[T]):
         refuse_to_leave()
 
     def done(self) -> bool:
-        """Whether the record's result is known."""
+        """Return whether the record's result is known."""
         batch = self.batch
         assert batch is not None
         if isinstance(batch, BatchResult) and batch.is_well:
@@ -119,7 +119,7 @@ class Delivery(Generic[T]):
     def result(self, timeout: float | None = None) -> T:
         """Wait and return the record's metadata.
 
-        `timeout` is in seconds, None waits until the record is delivered or has failed.
+        `timeout` is in seconds; None waits until the record is delivered or has failed.
 
         Raises:
             KafkaTimeoutError: the time ran out; the record may still be delivered.
@@ -133,11 +133,11 @@ class Delivery(Generic[T]):
         return batch.result(self.index, timeout)
 
     def get(self, timeout: float | None = None) -> T:
-        """Do as `result` does."""
+        """Return the same as `result`."""
         return self.result(timeout)
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
-        """Wait as `result` does and return why the record failed, or None when it did not.
+        """Wait like `result` and return the error of the record, or None if it succeeded.
 
         Raises:
             KafkaTimeoutError: the time ran out.
@@ -149,14 +149,14 @@ class Delivery(Generic[T]):
         return batch.exception(self.index, timeout)
 
     def add_done_callback(self, function: Callable[[Delivery[T]], object]) -> None:
-        """Call `function` with this delivery once there is a result, at once if there is."""
+        """Call `function` with this delivery when there is a result, or at once if there is."""
         assert self.batch is not None
         check_callable(function, "add_done_callback: function", "the delivery")
         self.batch.add_done_callback(self.index, lambda: function(self))
 
 
 def refuse_to_leave() -> NoReturn:
-    """Refuse to pickle or copy a delivery.
+    """Raise an error for pickling or copying a delivery.
 
     Raises:
         UsageError: always.

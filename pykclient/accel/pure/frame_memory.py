@@ -1,6 +1,6 @@
-"""Memory that one large frame is received into; it grows with what arrives.
+"""FrameMemory: memory for one large frame, which grows with the received bytes.
 
-Owner: the frame buffer, until the frame is handed out; then whoever has views of it.
+Owner: the frame buffer, until the frame is returned; then the owners of its views.
 Source: Java class ``NetworkReceive``.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 ALLOCATION_BYTES: Final = 1024 * 1024
-"""How much there is ahead of what arrived."""
+"""Size of the memory allocated beyond the received bytes."""
 
 _ZEROS = memoryview(bytes(ALLOCATION_BYTES))  # adding this is faster than making new zeros
 
 
 class FrameMemory:
-    """Room for `size_bytes`, of which only the part that is received into is taken.
+    """Space for `size_bytes`, of which only the received part is allocated.
 
-    A peer that announces a large frame gets `ALLOCATION_BYTES` for it, and never more than that
-    beyond what it has sent (and the eighth that a bytearray keeps as room to grow). Allocating the
-    announced size at once would commit all of it, since a bytearray is filled when it is made.
+    A peer that announces a large frame gets `ALLOCATION_BYTES`, and never more than that beyond the
+    bytes it has sent (plus the eighth by which a bytearray overallocates). Allocating the announced
+    size at once would commit all of it, since a bytearray is filled with zeros.
     """
 
     __slots__ = ("_data", "_size_bytes", "_view")
@@ -30,9 +30,9 @@ class FrameMemory:
         self._view: memoryview | None = None
 
     def space(self, filled_bytes: int) -> memoryview:
-        """Return where the bytes after the first `filled_bytes` go; there must be more to come.
+        """Return the space for the bytes after the first `filled_bytes`; more must be due.
 
-        The view of the last call must not be used any more.
+        The view of the last call must not be used any longer.
         """
         if self._view is not None:
             self._view.release()
@@ -43,5 +43,5 @@ class FrameMemory:
         return self._view
 
     def frame(self) -> memoryview:
-        """Return all that was received. There is no more to come."""
+        """Return all received bytes, when no more are due."""
         return memoryview(self._data).toreadonly()

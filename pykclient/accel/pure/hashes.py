@@ -16,7 +16,7 @@ from pykclient.accel.key_rule import CRC32, FNV1A, HASHES, MURMUR2
 
 REMEMBERED_COUNT_MAX: Final = 4096
 REMEMBERED_SIZE_BYTES_MAX: Final = 64
-"""Keys up to this size have their hashes remembered, the last 4096: a megabyte at most."""
+"""Maximum size of keys whose hashes are cached, the last 4096: a megabyte at most."""
 
 
 def crc32c(data: bytes | bytearray | memoryview, crc: int = 0) -> int:

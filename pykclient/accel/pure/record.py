@@ -1,4 +1,4 @@
-"""The record that a consumer's application gets.
+"""ConsumerRecord: the record that a consumer returns.
 
 Owner: none, it never changes.
 Source: Java class ``org.apache.kafka.clients.consumer.ConsumerRecord``.
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
-    """One record as a consumer sees it.
+    """One record, as a consumer returns it.
 
-    `topic`, `partition` and `offset` are its place; `timestamp_ms` is in milliseconds since 1970,
-    and `timestamp_type` is what set it. `key` and `value` are bytes, or what a deserializer made of
-    them; None is null. `headers` are pairs of a name and bytes or None, in order. `leader_epoch` is
-    None when the broker did not report it; the sizes are those of the bytes before a deserializer,
-    -1 for null. Attributes, `==` and `repr` are promised; that it is a tuple is not.
+    `topic`, `partition` and `offset` are its location; `timestamp_ms` is in milliseconds since
+    1970, and `timestamp_type` its origin. `key` and `value` are bytes, or a deserializer's result;
+    None is null. `headers` are pairs of a name and bytes or None, in order. `leader_epoch` is None
+    if the broker did not report it; the sizes are those of the bytes before deserialization, -1 for
+    null. Attributes, `==` and `repr` are stable; that it is a tuple is not.
     """
 
     topic: str
@@ -45,18 +45,18 @@ class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that it was read from."""
+        """The partition that the record was read from."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def timestamp(self) -> datetime | None:
-        """The timestamp in UTC; None if there is none, or it is beyond the year 9999."""
+        """The timestamp in UTC; None if there is none, or it is after the year 9999."""
         return utc_datetime(self.timestamp_ms)
 
     def header(self, name: str, default: bytes | None = None) -> bytes | None:
-        """Return the value of the last header of that name, None if it is null.
+        """Return the value of the last header with a name; None if it is null.
 
-        `default` is returned where no header has the name.
+        `default` is returned if no header has the name.
         """
         for each, value in reversed(self.headers):
             if each == name:
@@ -74,11 +74,11 @@ def iterate_records(
     keys: Sequence[object] | None = None,
     values: Sequence[object] | None = None,
 ) -> tuple[Iterator[ConsumerRecord[Any, Any]], Iterable[object]]:
-    """Return the records of `columns`, each made when it is taken, and what counts those left.
+    """Return an iterator over the records of `columns`, and a counter of the remaining ones.
 
-    Its `operator.length_hint` is exact whenever no record is being taken.
-    `keys` and `values` stand for the raw ones where a deserializer has made them into something
-    else; the sizes are those of the raw ones.
+    Each record is made when it is taken. The counter's `operator.length_hint` is exact whenever no
+    record is being taken. `keys` and `values` replace the raw ones if they were deserialized; the
+    sizes are those of the raw ones.
     """
     # One chain of C-level iterators: half the cost of calling the constructor in a loop.
     offsets = iter(columns.offsets)

@@ -1,8 +1,8 @@
-"""Many records at once, as columns: which partition each goes to, and their way into open batches.
+"""Many records at once, as columns: assigns them to partitions and appends them to open batches.
 
-A `RowBlock` holds records that have been checked, so that nothing can be wrong with one any more. A
-`RowRun` is what of a block goes to one place, in the block's order, less what has been taken; rows
-are appended first and taken then, so that an interrupt in between loses none.
+A `RowBlock` holds records that have been checked completely. A `RowRun` is the part of a block for
+one destination, in the block's order, without the rows taken so far; rows are appended before they
+are taken, so that an interrupt in between loses none.
 
 Owner: a block never changes; a run belongs to the thread that sends it.
 Source: Java class ``BuiltInPartitioner``; KIP-480 (records without a key).
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     TakeTurn = Callable[[int, int], tuple[int, int]]
 
 ROW_OVERHEAD_BYTES_MAX: Final = 36
-"""What a record takes at most beside its key, value and headers: length 5, attributes 1, timestamp
+"""Maximum size of a record besides its key, value and headers: length 5, attributes 1, timestamp
 delta 10, offset delta 5, and three more lengths of 5."""
 
 ROW_OVERHEAD_BYTES_MIN: Final = 7
-"""What it takes at least, and nearly always but for a few bytes."""
+"""Minimum of that size, which is usually exceeded by only a few bytes."""
 
 ROW_OVERHEAD_EXCESS_BYTES: Final = ROW_OVERHEAD_BYTES_MAX - ROW_OVERHEAD_BYTES_MIN
 
 CHUNK_ROWS: Final = 512
-"""How many rows are encoded under one lock: about as long as a thread switch takes."""
+"""Number of rows encoded under one lock, about as long as a thread switch takes."""
 
 T = TypeVar("T")
 
 
 class RowGroup(NamedTuple):
-    """The rows of a block that go to one partition, or (None) wherever the topic's turn is."""
+    """The rows of a block for one partition, or (None) for the topic's sticky partition."""
 
     topic: int
     partition: int | None
@@ -52,9 +52,9 @@ class RowGroup(NamedTuple):
 class RowBlock:
     """Records as columns of the same length.
 
-    `keys` and `headers` None: all are null, or have none; `headers` are encoded. `timestamps_ms` is
-    one for all, or one for each, and not negative. `first_row` is the number of the block's first
-    row in whatever it is a part of.
+    `keys` and `headers` None mean that all are null, or have none; `headers` are encoded.
+    `timestamps_ms` is one number for all, or one for each, and not negative. `first_row` is the
+    number of the block's first row in the whole that it is part of.
     """
 
     __slots__ = ("_headers", "_keys", "_sizes", "_timestamps_ms", "_values", "first_row")
@@ -94,7 +94,7 @@ class RowBlock:
         return (None if self._keys is None else self._keys[row]), self._values[row]
 
     def largest(self) -> tuple[int, int]:
-        """Return the row that may take the most bytes in a batch, the first of them, and how many.
+        """Return the first row with the largest possible size in a batch, and that size.
 
         The block must not be empty.
         """
@@ -113,17 +113,16 @@ class RowBlock:
         topics: Sequence[int] | None = None,
         partitions: Sequence[int] | None = None,
     ) -> list[RowGroup]:
-        """Return the runs that go to each partition, each in the block's order.
+        """Return the runs for each partition, each in the block's order.
 
-        `partition_counts` has the topics' numbers of partitions, `topics` each row's topic by its
-        place there, None when there is one; `partitions` has each row's partition, -1 to leave it
-        to the key, None when all do. A row that `key_rule` hashes the key of goes where that says.
-        Any other goes to the sticky partition: in a run of its own, with
-        partition None, if no row of its topic has to be anywhere; else it is put in order with
-        those that have.
+        `partition_counts` has the topics' partition counts, `topics` each row's index into it
+        (None: a single topic); `partitions` has each row's partition, -1 or None to leave it to the
+        key. A row whose key `key_rule` hashes goes to the partition of the hash. All others go to
+        the sticky partition: as a separate run with partition None if no row of their topic has a
+        fixed partition, otherwise merged in order with those that have.
 
-        ``take_turn(topic, size_bytes)`` counts what the sticky partition took since the last call,
-        and returns the partition whose turn it is then, and how many bytes it takes at least.
+        ``take_turn(topic, size_bytes)`` counts the bytes that the sticky partition took since the
+        last call, and returns the next sticky partition and the minimum number of bytes it takes.
         """
         self._check(partition_counts, topics, partitions)
         are_keys_hashed = key_rule & HASHES and (
@@ -176,7 +175,7 @@ class RowBlock:
         partition_counts: Sequence[int],
         take_turn: TakeTurn,
     ) -> None:
-        """Give rows that may go anywhere their turns, in topics that have other rows as well."""
+        """Assign rows without a fixed partition, in topics that also have fixed rows."""
         anywhere = [row for row, partition in enumerate(chosen) if partition < 0]
         if not anywhere or len(anywhere) == len(chosen):
             return
@@ -192,18 +191,18 @@ class RowBlock:
             turn = turns[topic]
             if turn.taken_bytes >= turn.room_bytes:
                 turn = turns[topic] = _Turn(*take_turn(topic, turn.taken_bytes))
-            # A partition that was added since they were counted has its turn the next time.
+            # A partition added after they were counted gets its turn next time.
             chosen[row] = turn.partition % partition_counts[topic]
             turn.taken_bytes += sizes[row] - ROW_OVERHEAD_EXCESS_BYTES
         for topic, turn in turns.items():
             take_turn(topic, turn.taken_bytes)
 
     def size_bytes_max(self, row: int) -> int:
-        """Return the most bytes that a row can take."""
+        """Return the maximum size of a row."""
         return self._sizes[row]
 
     def append_to(self, appender: RecordAppender[T], rows: Sequence[int]) -> tuple[int, int]:
-        """Append rows until one does not fit; return the first one's index, and how many."""
+        """Append rows until one does not fit; return the first index and the number of rows."""
         times = self._timestamps_ms
         return appender.append_rows(
             [times] * len(rows) if isinstance(times, int) else _picked(times, rows),
@@ -214,9 +213,9 @@ class RowBlock:
 
 
 class RowRun:
-    """Rows of a block that go to one place, in order, less what was taken.
+    """Rows of a block for one destination, in order, without the rows taken so far.
 
-    `rows` are numbers in the block; `size_bytes` is the most that all of them can take.
+    `rows` are indexes into the block; `size_bytes` is the maximum size of all of them.
     """
 
     __slots__ = ("_block", "_bytes_per_row", "_position", "_rows")
@@ -232,23 +231,23 @@ class RowRun:
 
     @property
     def size_bytes_estimate(self) -> int:
-        """About how many bytes the rest takes; enough for its first row, if there is one."""
+        """Estimated size of the remaining rows; enough for the first one, if there is one."""
         return max(self._bytes_per_row * len(self), self.next_size_bytes_max)
 
     @property
     def next_size_bytes_max(self) -> int:
-        """The most bytes that the next row can take; 0 when there is none."""
+        """Maximum size of the next row; 0 if there is none."""
         return self._block.size_bytes_max(self._rows[self._position]) if self else 0
 
     def append_to(self, appender: RecordAppender[T]) -> tuple[int, int]:
-        """Append some rows, as many as fit at most; return the index of the first, and how many.
+        """Append as many rows as fit, or some of them; return the first index and their number.
 
-        None is appended only when none fits. What was appended has to be taken.
+        No row is appended only if none fits. Take the appended rows afterwards.
         """
         return self._block.append_to(appender, self._chunk(self._position))
 
     def fill(self, appender: RecordAppender[T]) -> int:
-        """Append as many rows as fit to an appender that no other thread sees; return how many."""
+        """Append as many rows as fit to an appender of this thread only; return their number."""
         position = self._position
         while chunk := self._chunk(position):
             _, count = self._block.append_to(appender, chunk)
@@ -258,7 +257,7 @@ class RowRun:
         return position - self._position
 
     def take(self, count: int) -> Sequence[int]:
-        """Take the next `count` rows out; return their numbers, a range if they are in a row."""
+        """Remove the next `count` rows; return their indexes, as a range if they are contiguous."""
         first = self._block.first_row
         taken = self._rows[self._position : self._position + count]
         self._position += count
@@ -272,7 +271,7 @@ class RowRun:
 
 
 class _Turn:
-    """The partition that rows go to which may go anywhere, until they have taken all the room."""
+    """The sticky partition, until rows have filled its turn."""
 
     __slots__ = ("partition", "room_bytes", "taken_bytes")
 
@@ -285,9 +284,9 @@ class _Turn:
 def largest_partitions(
     partitions: Sequence[int], topics: Sequence[int] | None, topic_count: int
 ) -> list[int]:
-    """Return the largest partition that is named for each topic, -1 where none is.
+    """Return the largest partition named for each topic, or -1 if there is none.
 
-    `topics` has each row's topic, None when there is one.
+    `topics` has each row's topic; None means a single one.
     """
     largest = [-1] * topic_count
     if topics is not None and len(topics) != len(partitions):

@@ -1,7 +1,7 @@
-"""`send` as far as it goes without waiting: look up, choose the partition, append.
+"""`send` without waiting: find the open batch, choose the partition, append.
 
-Never waits for metadata or memory and never starts a batch: that is the slow path, which is called
-about once per batch.
+It never waits for metadata or memory, and never starts a batch: the slow path does, about once per
+batch.
 
 Owner: see each class.
 Source: KIP-480, KIP-794 (sticky partitions); Java class ``BuiltInPartitioner``.
@@ -35,12 +35,12 @@ T = TypeVar("T")
 class TopicAppenders(Generic[T]):
     """The open batches of one topic, as `SendCore.send` finds them.
 
-    `open` holds an appender or None per partition. `sticky` is the one that records without a key
-    go to, None while none is chosen; it is one of `open`. `key_rule` says which records with keys
-    go there, too. Where it gives each record a partition of its own, `choices` are the partitions
-    to choose from, and `turn` is what counts the choices.
+    `open` holds an appender or None per partition. `sticky` is the one for records without a key,
+    None while none is chosen; it is one of `open`. `key_rule` decides which records with keys go
+    there, too. If it gives each record its own partition, `choices` are the partitions to choose
+    from, and `turn` counts the choices.
 
-    Owner: the slow path, which replaces items whole; `send` only reads, and counts `turn` on.
+    Owner: the slow path, which replaces items as a whole; `send` only reads, and advances `turn`.
     """
 
     __slots__ = ("choices", "key_rule", "open", "sticky", "turn")
@@ -53,7 +53,7 @@ class TopicAppenders(Generic[T]):
         self.turn = turn
 
     def next_choice(self) -> int:
-        """Return the partition of the next record, -1 while there is none to choose from.
+        """Return the partition of the next record, or -1 if there is none to choose from.
 
         `turn` is a counter for `ROUND_ROBIN`, and the state of a xorshift for `RANDOM`: not 0.
         """
@@ -73,9 +73,8 @@ class TopicAppenders(Generic[T]):
 class SendCore(Generic[T]):
     """`send` without waiting: finds the open batch, appends, returns the delivery.
 
-    `topics` holds what may be sent without a thought; a topic that is not there, a batch that is
-    full, and every argument that is not plain bytes go to `send_slowly`. An empty `topics` sends
-    everything there.
+    `topics` holds the known topics. An unknown topic, a full batch, and any argument that is not
+    plain bytes go to `send_slowly`; with empty `topics`, every record does.
 
     Owner: any thread may send; `topics` belongs to the slow path.
     """
@@ -101,39 +100,39 @@ class SendCore(Generic[T]):
         headers: HeadersInput | None = None,
         on_delivery: OnDelivery[T] | None = None,
     ) -> Delivery[T]:
-        """Append a record to a batch, in general without waiting, and return its `Delivery`.
+        """Append a record to a batch, usually without waiting, and return its `Delivery`.
 
-        `topic` is a name, or a `ProducerRecord`, which has everything but `on_delivery`. `value`
-        and `key` are bytes or None for null, or what the configured serializers take. Without a
-        `partition` the partitioner chooses: by the key's hash as Java does, or one partition after
-        the other for records without a key. `timestamp_ms` is in milliseconds since 1970, None for
-        now; `headers` are pairs of a name and bytes or None (KIP-82), or a dict of them.
+        `topic` is a name, or a `ProducerRecord` with everything but `on_delivery`. `value` and
+        `key` are bytes, None for null, or objects for the configured serializers. Without a
+        `partition` the partitioner chooses: by the key's hash as in Java, or the sticky partition
+        for records without a key. `timestamp_ms` is in milliseconds since 1970, None for now;
+        `headers` are pairs of a name and bytes or None (KIP-82), or a dict of them.
 
-        `on_delivery(metadata, error)` is called once the record is delivered or has failed, in the
-        sender thread, in the order in which a partition's records were sent. `error` is None or a
-        `KafkaError`, with which `metadata` has no offset. It must not wait: a `send` in it that
-        would have to raises `BufferExhaustedError`.
+        `on_delivery(metadata, error)` is called in the sender thread when the record is delivered
+        or has failed, in the order in which a partition's records were sent. `error` is None or a
+        `KafkaError`, and then `metadata` has no offset. It must not block: a `send` in it that
+        would have to wait raises `BufferExhaustedError`.
 
-        This waits up to `max_block_ms` for metadata of a topic that the producer does not know, and
-        for memory when `buffer_memory` is used up.
+        This waits up to `max_block_ms` for metadata of an unknown topic, and for memory when
+        `buffer_memory` is used up.
 
         Raises:
-            ClosedError, ForkedClientError: the producer was closed, or is another process's.
-            SerializationError: a serializer failed, or something is not bytes and has none.
+            ClosedError, ForkedClientError: the producer was closed, or belongs to another process.
+            SerializationError: a serializer failed, or a value is not bytes and has no serializer.
             RecordTooLargeError: more than `max_request_size` or `buffer_memory` allow.
             KafkaTimeoutError: no metadata in time; the message says why.
             BufferExhaustedError: no memory in time.
-            UsageError: a field has a value that no record can have.
-            KafkaError: brokers refuse the topic, or us, for good (`InvalidTopicError`,
+            UsageError: a field has an invalid value.
+            KafkaError: brokers refuse the topic or the client permanently (`InvalidTopicError`,
                 `TopicAuthorizationFailedError`, `UnsupportedVersionError` and others).
         """
-        # Anything else than a name may be one that the slow way knows, or have no hash.
+        # Anything but a name may be known to the slow path, or may be unhashable.
         found = self.topics.get(topic) if type(topic) is str else None
         if (
             found is not None
             and (value is None or type(value) is bytes)
             and (key is None or type(key) is bytes)
-            # Lazy headers can be read once, and the slow way may have to read them too.
+            # Lazy headers can be read only once, and the slow path may have to read them too.
             and (headers is None or type(headers) is list or type(headers) is tuple)
             and (
                 timestamp_ms is None
@@ -144,7 +143,7 @@ class SendCore(Generic[T]):
             if partition is not None:
                 is_there = type(partition) is int and 0 <= partition < len(found.open)
                 appender = found.open[partition] if is_there else None
-            # First what most records are, without a call.
+            # The usual case first, without a call.
             elif key is None and not found.key_rule & NULL_IS_PLACED:
                 appender = found.sticky
             elif key and found.key_rule & HASHES:

@@ -27,19 +27,19 @@ SMALL: Final = tuple(
     [bytes((number << 1,)) for number in range(64)]
     + [bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(64, SMALL_COUNT)]
 )
-"""The varints of one and two bytes, which lengths and offset deltas nearly always have."""
+"""The varints of one and two bytes, which lengths and offset deltas usually have."""
 
 
 def varint(number: int) -> bytes:
-    """Return the same as `encode_varint`, from the table where it can."""
+    """Return the same as `encode_varint`, from the table if possible."""
     return SMALL[number] if 0 <= number < SMALL_COUNT else encode_varint(number)
 
 
 def read_long(data: bytes, number: int, position: int) -> tuple[int, int]:
-    """Go on with a varint of three bytes or more; return it in zigzag form, and where it ends.
+    """Continue a varint of three bytes or more; return it in zigzag form, and its end.
 
-    `number` is made of the first two bytes as `decode_records` adds them up: the second one's
-    continuation bit is still in it.
+    `number` is the sum of the first two bytes as `decode_records` computes it: it still has the
+    second byte's continuation bit.
     """
     number -= 1 << 14
     for shift in range(14, 64, 7):
@@ -54,7 +54,7 @@ def read_long(data: bytes, number: int, position: int) -> tuple[int, int]:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number at `position` and where it ends; IndexError when `data` ends before.
+    """Return the number at `position` and its end; IndexError if `data` ends before.
 
     Raises:
         DecodeError: it is longer than 64 bits.
