@@ -98,8 +98,8 @@ def test_what_is_given_twice_is_ended_once() -> None:
     [
         (FIRST, "give a list of transactions, each what prepare_transaction"),
         (None, "prepared is None; give a list"),
-        ([None], "None is no prepared transaction; give what prepare_transaction"),
-        ([tuple(FIRST)], "of type tuple is no prepared transaction"),
+        ([None], "None is not a prepared transaction; give what prepare_transaction"),
+        ([tuple(FIRST)], "of type tuple is not a prepared transaction"),
         ([FIRST._replace(transactional_id="")], "transactional_id is ''; give the producer's"),
         ([FIRST._replace(producer_id=-1)], "'a': producer_id is -1; give a number from 0"),
         ([FIRST._replace(producer_epoch=2**15)], "producer_epoch is 32768; give a number from 0"),
