@@ -1,4 +1,4 @@
-"""librdkafka, through `confluent-kafka`, as a second witness beside Java.
+"""librdkafka, through `confluent-kafka`, as an independent client beside Java.
 
 Owner: the calling thread, for the length of one call.
 """
@@ -69,7 +69,7 @@ _JAAS_OPTION = re.compile(r'"([^"]+)"="((?:[^"\\]|\\.)*)"')
 def confluent_create_topic(
     cluster: KafkaCluster, stem: str, *, partition_count: int = 1, replication_factor: int = 1
 ) -> str:
-    """Create a topic with a name of its own, also on a cluster that outlives us; its name."""
+    """Create a topic with a unique name, even on a long-lived cluster; return the name."""
     topic = f"{stem}-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     created = admin.create_topics([NewTopic(topic, partition_count, replication_factor)])
@@ -85,7 +85,7 @@ def confluent_produce(
     *,
     settings: Mapping[str, str] | None = None,
 ) -> list[Record]:
-    """Write records, and give them as they were acknowledged, in the order given.
+    """Write records; return them as acknowledged, in the given order.
 
     Keys choose partitions as Java's do; librdkafka's own default differs.
     """
@@ -131,7 +131,7 @@ def confluent_produce(
 def confluent_transaction(
     cluster: KafkaCluster, topic: str, values: Iterable[bytes]
 ) -> Iterator[Callable[[], None]]:
-    """Write records in a transaction that stays open; what is yielded commits it."""
+    """Write records in an open transaction; call the yielded function to commit it."""
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
@@ -150,7 +150,7 @@ def confluent_transaction(
 def confluent_consume(
     cluster: KafkaCluster, topic: str, count: int, *, settings: Mapping[str, str] | None = None
 ) -> list[Record]:
-    """Read `count` records of a topic from its beginning, in the order in which they came.
+    """Read `count` records of a topic from its start, in the order received.
 
     Fewer are returned when time runs out. Checksums are checked, which is not its default.
     """

@@ -1,4 +1,4 @@
-"""Real brokers for whole journeys, one of each tested Kafka version, shared by the run; a port."""
+"""Real brokers for whole journeys, of each tested Kafka version, shared by the run; a port."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def old_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluste
 
 @pytest.fixture(scope="session")
 def between_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
-    """One broker of the version between, for soak."""
+    """One broker of the middle tested version, for soak."""
     return kafka_cluster_factory(version=BETWEEN[0])
 
 
 def shared_cluster(request: pytest.FixtureRequest, name: str = "kafka_cluster") -> KafkaCluster:
-    """The run's cluster of the version that is the fixture's parameter."""
+    """Return the run's cluster of the version in the fixture's parameter."""
     prefix = {NEWEST: "", OLDEST: "old_"}.get(request.param, "between_")
     cluster: KafkaCluster = request.getfixturevalue(f"{prefix}{name}")
     return cluster
@@ -66,7 +66,7 @@ def three_kafka_brokers(kafka_cluster_factory: KafkaClusterFactory) -> KafkaClus
 
 @pytest.fixture
 def three_brokers(three_kafka_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
-    """The same for a test that breaks them: all run afterwards, also if it failed halfway."""
+    """The same three brokers, for a test that breaks them: all are repaired afterwards."""
     yield three_kafka_brokers
     repair(three_kafka_brokers)
 
@@ -82,7 +82,7 @@ def repair(cluster: KafkaCluster) -> None:
 
 
 FORBIDDEN = "forbidden-"
-"""The prefix of topics that are for a user `carol` alone, and the cluster has no such user."""
+"""Prefix of topics that only a user `carol` may use; the cluster has no such user."""
 SECURITY = ClusterSecurity(
     listeners=(
         *("SSL", "MTLS", "SASL_SSL", "SASL_PLAINTEXT", "RENEWED:SSL", "REAUTH:SASL_PLAINTEXT"),
@@ -116,7 +116,7 @@ SECURITY_CONFIG: dict[str, PropertyValue] = {
 
 
 TIMEOUT_MS_MAX = 2_000
-"""The longest time-out of a transaction that the brokers of two-phase commits take."""
+"""Maximum transaction timeout of the brokers with two-phase commits."""
 UNSTABLE: dict[str, PropertyValue] = {"unstable.api.versions.enable": True}
 TWO_PHASE: dict[str, PropertyValue] = UNSTABLE | {
     "transaction.two.phase.commit.enable": True,
@@ -127,19 +127,19 @@ TWO_PHASE: dict[str, PropertyValue] = UNSTABLE | {
 
 @pytest.fixture(scope="session")
 def two_phase_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
-    """One broker that takes part in two-phase commits, shared by the whole run."""
+    """One broker with two-phase commits, shared by the whole run."""
     return kafka_cluster_factory(config=TWO_PHASE)
 
 
 @pytest.fixture(scope="session")
 def one_phase_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
-    """The same with two-phase commits switched off."""
+    """The same broker with two-phase commits disabled."""
     return kafka_cluster_factory(config=UNSTABLE)
 
 
 @pytest.fixture(scope="session")
 def token_signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
-    """Signs the tokens for the secured clusters."""
+    """A signer of tokens for the secured clusters."""
     return Signer(tmp_path_factory.mktemp("keys") / "jwks.json")
 
 
@@ -156,7 +156,7 @@ def secured_kafka_cluster(
 def old_secured_kafka_cluster(
     kafka_cluster_factory: KafkaClusterFactory, token_signer: Signer
 ) -> KafkaCluster:
-    """The same of the oldest tested version."""
+    """One broker of the oldest tested version with all secured listeners."""
     security = replace(SECURITY, jwks_url=token_signer.url)
     return kafka_cluster_factory(1, OLDEST, SECURITY_CONFIG, security=security)
 
@@ -165,38 +165,38 @@ def old_secured_kafka_cluster(
 def between_secured_kafka_cluster(
     kafka_cluster_factory: KafkaClusterFactory, token_signer: Signer
 ) -> KafkaCluster:
-    """The same of the version between, for soak."""
+    """One broker of the middle tested version with all secured listeners, for soak."""
     security = replace(SECURITY, jwks_url=token_signer.url)
     return kafka_cluster_factory(1, BETWEEN[0], SECURITY_CONFIG, security=security)
 
 
 @pytest.fixture(params=NEWEST_AND_OLDEST)
 def each_secured_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
-    """In turn the shared secured cluster of each tested version."""
+    """The shared secured cluster of each tested version in turn."""
     return shared_cluster(request, "secured_kafka_cluster")
 
 
 @pytest.fixture(params=NEWEST_FIRST)
 def any_secured_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
-    """For what is not about a version: the newest one's secured cluster; in soak, the others'."""
+    """The newest secured cluster, for tests of no particular version; in soak, the others."""
     return shared_cluster(request, "secured_kafka_cluster")
 
 
 @pytest.fixture(params=NEWEST_AND_OLDEST)
 def each_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
-    """In turn the shared cluster of each tested version."""
+    """The shared cluster of each tested version in turn."""
     return shared_cluster(request)
 
 
 @pytest.fixture(params=NEWEST_FIRST)
 def any_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
-    """For what is not about a version: the newest one's shared cluster; in soak, the others'."""
+    """The newest shared cluster, for tests of no particular version; in soak, the others."""
     return shared_cluster(request)
 
 
 @pytest.fixture
 def fake() -> Iterator[FakeKafka]:
-    """Three fake brokers with a topic, whose groups of both protocols are quick."""
+    """Three fake brokers with a topic and short intervals for groups of both protocols."""
     with make_brokers() as fake:
         yield fake
 
@@ -211,7 +211,7 @@ def port() -> Iterator[SelectorPort]:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A server's socket that takes connections and sends nothing."""
+    """A server socket that accepts connections and sends nothing."""
     with socket.create_server((HOST, 0)) as listener:
         listener.settimeout(PATIENCE_S)
         yield listener

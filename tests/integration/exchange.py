@@ -1,4 +1,4 @@
-"""One broker, real or fake, that is sent requests one by one, so that their responses compare."""
+"""A real or fake broker that gets requests one by one, so that responses can be compared."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ class Exchange(Protocol):
     """A broker that coordinates everything."""
 
     def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
-        """Its response; `version` None means the newest."""
+        """Return the response; `version` None is the newest."""
         ...
 
     def send_often(
         self, request: Request, response_type: type[M], count: int, version: int | None = None
     ) -> M:
-        """The response to the last of so many times the same request; `count` is not 0."""
+        """Send a request `count` times; return the last response. `count` is not 0."""
         ...
 
 
 class RealExchange:
-    """A broker behind a socket; a connection of its own for each call, for they are few."""
+    """A broker behind a socket, with a new connection for each call."""
 
     def __init__(self, servers: str) -> None:
         host, _, port = servers.partition(":")
         self._address = host, int(port)
 
     def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
-        """Its response."""
+        """Return the response."""
         return self.send_often(request, response_type, 1, version)
 
     def send_often(
         self, request: Request, response_type: type[M], count: int, version: int | None = None
     ) -> M:
-        """The last response; some requests are under way at a time, in their order."""
+        """Return the last response; several requests are in flight at a time, in order."""
         api_version = request.max_version if version is None else version
         data = bytes(encode_request(request, api_version, 0, "test"))
         response = b""
@@ -62,13 +62,13 @@ class RealExchange:
 
 
 class FakeExchange:
-    """A fake broker, without a socket; each request comes a millisecond after the last."""
+    """A fake broker without a socket; each request comes a millisecond after the previous one."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
 
     def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
-        """Its response."""
+        """Return the response."""
         now_ms = self.cluster.now_ms + 1
         response = self.cluster.handle_request(
             0, request, now_ms, version=version
@@ -79,7 +79,7 @@ class FakeExchange:
     def send_often(
         self, request: Request, response_type: type[M], count: int, version: int | None = None
     ) -> M:
-        """The last response."""
+        """Return the last response."""
         for _ in range(count):
             response = self.send(request, response_type, version)
         return response

@@ -1,4 +1,4 @@
-"""Members of one group of fake brokers, what they are notified of, and waiting until it is so.
+"""Members of a group on fake brokers, their listeners' calls, and helpers that wait.
 
 Owner: the test that made them.
 """
@@ -30,7 +30,7 @@ each_protocol = pytest.mark.parametrize("protocol", [CLASSIC, "consumer"])
 
 
 def make_brokers(broker_count: int = 3, session_ms: int = 2_500) -> FakeKafka:
-    """Brokers with topic ``t``; members of KIP-848 heartbeat every moment."""
+    """Start brokers with topic ``t``; KIP-848 members send frequent heartbeats."""
     settings = GroupSettings(
         group_min_session_timeout_ms=session_ms,
         group_consumer_session_timeout_ms=session_ms,
@@ -44,7 +44,7 @@ def make_brokers(broker_count: int = 3, session_ms: int = 2_500) -> FakeKafka:
 
 
 class ListenerRecording:
-    """A listener that notes its calls, with the thread."""
+    """A listener that records its calls and their threads."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, list[int]]] = []
@@ -96,7 +96,7 @@ def poll_until(condition: Callable[[], bool], *consumers: Consumer) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until it is so, without a poll."""
+    """Wait until the condition holds, without polling."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while not condition():
         time.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""FakeSts: AWS's service that issues temporary credentials for roles, for the SDK of AWS.
+"""FakeSts: the AWS service that issues temporary credentials for roles, for the AWS SDK.
 
 It is *serving* from the start until it is closed, at the address that ``AWS_ENDPOINT_URL_STS``
 names.
@@ -92,4 +92,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: object) -> None:
-        """Write nothing."""
+        """Do not log."""

@@ -1,4 +1,4 @@
-"""Consumers of several clients, each as one member of a group, reading in a thread of its own.
+"""Consumers of several clients, each a member of a group with a thread of its own.
 
 Owner: the test that made it; `values` may be looked at by any thread.
 """
@@ -44,7 +44,7 @@ LOOK_S = 0.02
 
 
 def import_libraries() -> None:
-    """Import what is installed of the others' clients, before any of them has a thread.
+    """Import the other clients' installed libraries, before any of them has a thread.
 
     They warn when they are imported, and which warnings count is no thread's own.
     """
@@ -61,7 +61,7 @@ def wait_until(
     *members: GroupMember,
     timeout_s: float = WAIT_TIMEOUT_S,
 ) -> None:
-    """Look until it is so. Fails when a client has failed or the time is over."""
+    """Wait until the condition holds. Fails if a client has failed or time is up."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         for member in members:
@@ -72,10 +72,10 @@ def wait_until(
 
 
 class GroupMember(ABC):
-    """A member that reads until it is closed, and commits when it is; a context manager."""
+    """A member that reads until it is closed, then commits; a context manager."""
 
     needs: ClassVar[str | None] = None
-    """The module to import."""
+    """Module to import."""
 
     def __init__(self, servers: str, topic: str = TOPIC, group_id: str = GROUP) -> None:
         self.client_module: Any = None if self.needs is None else pytest.importorskip(self.needs)
@@ -95,14 +95,14 @@ class GroupMember(ABC):
         self.close()
 
     def close(self) -> None:
-        """Leave the group. Raises what the client raised. May be called again."""
+        """Leave the group; raise the client's error, if any. May be called again."""
         self._is_closing.set()
         self._thread.join(CLOSE_TIMEOUT_S)
         assert not self._thread.is_alive(), "the member does not end"
         self.check()
 
     def check(self) -> None:
-        """Raise what the client raised, if it did."""
+        """Raise the client's error, if any."""
         if self._error is not None:
             raise self._error
 
@@ -118,7 +118,7 @@ class GroupMember(ABC):
 
 
 class OurMember(GroupMember):
-    """The consumer of this project."""
+    """This project's consumer."""
 
     settings: ClassVar[Mapping[str, object]] = {}
     timing: ClassVar[Mapping[str, object]] = {
@@ -141,7 +141,7 @@ class OurMember(GroupMember):
 
 
 class OurCooperativeMember(OurMember):
-    """As before, in a cooperative group."""
+    """This project's consumer in a cooperative group."""
 
     settings: ClassVar[Mapping[str, object]] = {
         "partition_assignment_strategy": "cooperative-sticky"
@@ -149,20 +149,20 @@ class OurCooperativeMember(OurMember):
 
 
 class OurKip848Member(OurMember):
-    """As before, with the protocol of KIP-848; the broker sets its heartbeat interval."""
+    """This project's consumer with KIP-848; the broker sets its heartbeat interval."""
 
     settings: ClassVar[Mapping[str, object]] = {"group_protocol": "consumer"}
     timing: ClassVar[Mapping[str, object]] = {}
 
 
 class OurAutoMember(OurMember):
-    """As before, with the protocol that it finds the coordinator to have."""
+    """This project's consumer with the protocol that the coordinator supports."""
 
     settings: ClassVar[Mapping[str, object]] = {"group_protocol": "auto"}
 
 
 class OurEagerMember(OurMember):
-    """As before, with the assignors that librdkafka and aiokafka have by default."""
+    """This project's consumer with the default assignors of librdkafka and aiokafka."""
 
     settings: ClassVar[Mapping[str, object]] = {
         "partition_assignment_strategy": ["range", "roundrobin"]
@@ -258,7 +258,7 @@ class AiokafkaMember(GroupMember):
 
 
 class JavaMember(GroupMember):
-    """Kafka's console consumer, a process of its own; it prints a record a line."""
+    """Kafka's console consumer in its own process, which prints one record per line."""
 
     version: ClassVar[str] = KAFKA_VERSIONS[0]
     settings: ClassVar[Mapping[str, PropertyValue]] = {"heartbeat.interval.ms": HEARTBEAT_MS}
@@ -308,7 +308,7 @@ class JavaMember(GroupMember):
 
 
 class CooperativeJavaMember(JavaMember):
-    """In a cooperative group."""
+    """Kafka's console consumer in a cooperative group."""
 
     settings: ClassVar[Mapping[str, PropertyValue]] = {
         "heartbeat.interval.ms": HEARTBEAT_MS,
@@ -325,19 +325,19 @@ class OldestJavaMember(JavaMember):
 
 
 class ConfluentKip848Member(ConfluentMember):
-    """librdkafka with the protocol of KIP-848; the broker sets its heartbeat interval."""
+    """librdkafka with KIP-848; the broker sets its heartbeat interval."""
 
     settings: ClassVar[Mapping[str, PropertyValue]] = {"group.protocol": "consumer"}
 
 
 class JavaKip848Member(JavaMember):
-    """Kafka's console consumer with the protocol of KIP-848."""
+    """Kafka's console consumer with KIP-848."""
 
     settings: ClassVar[Mapping[str, PropertyValue]] = {"group.protocol": "consumer"}
 
 
 class JavaRegexMember(JavaKip848Member):
-    """It subscribes by an expression."""
+    """Kafka's console consumer, subscribed by a regular expression."""
 
     @property
     def subscription(self) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""HttpProxy: a proxy that takes every host for this machine, and notes what it was asked for.
+"""HttpProxy: a proxy that treats every host as this machine, and records its requests.
 
 A tunnel (CONNECT) is passed on as it is; a request with a whole URL is sent on to its host. It is
 *serving* from the start until it is closed.
@@ -23,7 +23,7 @@ END_TIMEOUT_S: Final = 10.0
 
 
 class HttpProxy:
-    """A proxy at `url`; with `credentials` (user and password) it refuses others.
+    """A proxy at `url`; with `credentials` (user and password) it rejects others.
 
     `requests` are the methods and targets in order, `status` is what it responds instead of 200.
     """
@@ -47,7 +47,7 @@ class HttpProxy:
         self._thread.join(END_TIMEOUT_S)
 
     def refusal(self, header: str) -> int:
-        """Return the status with which a request is refused; 0 if it is not."""
+        """Return the status with which a request is rejected; 0 if it is not."""
         if self.credentials is not None:
             given = b64decode(header.partition(" ")[2]).decode()
             if given != ":".join(self.credentials):
@@ -63,7 +63,7 @@ class _Server(ThreadingHTTPServer):
         self.proxy = proxy
 
     def handle_error(self, *_: object) -> None:
-        """A client that ends a connection does what a test has it do."""
+        """Ignore clients that disconnect, as some tests make them do."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, *_: object) -> None:
-        """Write nothing."""
+        """Do not log."""
 
     def _is_taken(self) -> bool:
         self.server.proxy.requests.append((self.command, self.path))
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         return not status
 
     def _join(self, far: socket.socket) -> None:
-        """Pass bytes on until one side has closed."""
+        """Forward bytes until one side has closed."""
         other = {self.connection: far, far: self.connection}
         with contextlib.suppress(OSError):
             while True:

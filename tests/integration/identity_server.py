@@ -58,12 +58,12 @@ class Signer:
         self.url = file.as_uri()
 
     def token(self, subject: str, *, lifetime_s: int = 60, **claims: object) -> str:
-        """A token that ends in a minute, or after its lifetime."""
+        """Return a token that expires in a minute, or after its lifetime."""
         now = int(time.time())
         return self.signed({"sub": subject, "iat": now, "exp": now + lifetime_s, **claims})
 
     def signed(self, claims: Mapping[str, object]) -> str:
-        """A token with these claims alone."""
+        """Return a token with only these claims."""
         head = {"alg": "RS256", "kid": "one"}
         text = ".".join(encoded(json.dumps(part).encode()) for part in (head, claims))
         signature = self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
@@ -92,7 +92,7 @@ _REPEATED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response of the test's own."""
+    """A response that the test defines."""
 
     status: int = 200
     body: bytes = b""
@@ -100,13 +100,13 @@ class Reply:
 
     @classmethod
     def of(cls, content: object, status: int = 200) -> Reply:
-        """A response with JSON."""
+        """Return a response with JSON."""
         return cls(status, json.dumps(content).encode())
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """A request for a token as it has come."""
+    """A request for a token as received."""
 
     form: Mapping[str, str]
     headers: Mapping[str, str]
@@ -114,7 +114,7 @@ class TokenRequest:
 
     @property
     def credentials(self) -> tuple[str, str] | None:
-        """Client id and secret of Basic authentication, as they were sent."""
+        """Client id and secret of Basic authentication, as received."""
         kind, _, value = self.headers.get("authorization", "").partition(" ")
         if kind != "Basic":
             return None
@@ -139,16 +139,16 @@ class IdentityServer:
         self.signer = Signer(folder / "jwks.json")
         self.clients: dict[str, str] = {"client": "client-secret"}
         self.assertion_keys: dict[str, rsa.RSAPublicKey | ec.EllipticCurvePublicKey] = {}
-        """The keys of clients that sign assertions, by the assertion's ``iss``."""
+        """Keys of clients that sign assertions, by the assertion's ``iss``."""
         self.refresh_tokens: dict[str, str] = {}
-        """The users of refresh tokens."""
+        """Users of refresh tokens."""
         self.managed_identity = "managed"
-        """The user of tokens that the machine's metadata service issues, as Azure's does."""
+        """User of tokens from the machine's metadata service, as in Azure."""
         self.is_opaque = False
-        """True issues access tokens that are no JWT, as Google does."""
+        """True issues opaque access tokens instead of JWTs, as Google does."""
         self.lifetime_s = LIFETIME_S
         self.is_signing = True
-        """False issues tokens without a signature, which fake brokers take."""
+        """False issues tokens without a signature, which fake brokers accept."""
         self.reply: Reply | Fault | None = None
         self.requests: list[TokenRequest] = []
         self.is_ending = threading.Event()
@@ -180,20 +180,20 @@ class IdentityServer:
         self.close()
 
     def demand_certificates(self, authority: CertificateAuthority) -> None:
-        """Refuse clients without a certificate of an authority."""
+        """Require client certificates of an authority."""
         assert self._context is not None, "only https has certificates"
         self._context.load_verify_locations(authority.path)
         self._context.verify_mode = ssl.CERT_REQUIRED
 
     def close(self) -> None:
-        """End it; connections that hang are closed."""
+        """Stop the server, and close connections that hang."""
         self.is_ending.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(END_TIMEOUT_S)
 
     def respond(self, request: TokenRequest) -> Reply | Fault:
-        """Issue a token, or refuse, or do what the test has set."""
+        """Issue a token, reject the request, or do what the test has set."""
         self.requests.append(request)
         if self.reply is not None:
             return self.reply
@@ -220,7 +220,7 @@ class IdentityServer:
         return self._issued(subject, scope)
 
     def _of_the_machine(self, request: TokenRequest) -> Reply:
-        """Issue a token without credentials, to requests that no browser can be led to send."""
+        """Issue a token without credentials, for requests that no browser can be made to send."""
         fields = request.form
         if request.headers.get("metadata") != "true":
             return _refusal(400, "invalid_request", "Required metadata header not specified")
@@ -245,14 +245,14 @@ class IdentityServer:
         )
 
     def _refreshed(self, request: TokenRequest) -> str | None:
-        """Return the user of a refresh token, whose client proves itself or has no secret."""
+        """Return the user of a refresh token, if its client authenticates or has no secret."""
         client = self._client(request)
         if client is None and request.form.get("client_id") not in self.clients:
             return None
         return self.refresh_tokens.get(request.form.get("refresh_token", ""))
 
     def _client(self, request: TokenRequest) -> str | None:
-        """Return the id of the client that the request is from; None if it does not prove that."""
+        """Return the id of the authenticated client; None if it is not authenticated."""
         if "client_assertion" in request.form:
             return self._asserting_client(request)
         found = request.credentials
@@ -263,7 +263,7 @@ class IdentityServer:
         return name if self.clients.get(name) == secret else None
 
     def _asserting_client(self, request: TokenRequest) -> str | None:
-        """Return the client that an assertion is of, and nothing where a secret comes as well."""
+        """Return the client of an assertion; None if the request has a secret as well."""
         if request.form.get("client_assertion_type") != CLIENT_ASSERTION:
             return None
         if request.credentials is not None or "client_secret" in request.form:
@@ -272,7 +272,7 @@ class IdentityServer:
         return subject if request.form.get("client_id", subject) == subject else None
 
     def _asserted(self, assertion: str) -> str | None:
-        """The subject of an assertion that a client has signed for this address."""
+        """Return the subject of an assertion that a client has signed for this address."""
         claims = verified(assertion, self.assertion_keys)
         if claims is None or claims.get("aud") != self.token_url:
             return None
@@ -285,7 +285,7 @@ class IdentityServer:
 def verified(
     assertion: str, keys: Mapping[str, rsa.RSAPublicKey | ec.EllipticCurvePublicKey]
 ) -> dict[str, Any] | None:
-    """The claims of a JWT that the key of its issuer has signed; None for any other."""
+    """Return the claims of a JWT signed with its issuer's key; None for any other."""
     signed, _, signature_text = assertion.rpartition(".")
     head, _, payload = signed.partition(".")
     claims: dict[str, Any] = json.loads(decoded(payload))
@@ -307,7 +307,7 @@ def verified(
 
 
 def encoded(data: bytes) -> str:
-    """Base64 as JWTs have it."""
+    """Encode in base64 as JWTs do."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
@@ -327,7 +327,7 @@ class _Server(ThreadingHTTPServer):
         self.identity = identity
 
     def handle_error(self, *_: object) -> None:
-        """A client that ends a connection, or a handshake, does what a test has it do."""
+        """Ignore clients that disconnect or fail the handshake, as some tests make them do."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -368,7 +368,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, *_: object) -> None:
-        """Write nothing."""
+        """Do not log."""
 
     def _send(self, reply: Reply) -> None:
         self.send_response(reply.status)

@@ -1,4 +1,4 @@
-"""Kafka's own tools and its Java client, as witnesses of what this package writes and reads.
+"""Kafka's own tools and its Java client, for comparison with this package.
 
 What Java reads comes through its console consumer, which is binary safe with separators that no
 record holds. What Java writes comes from its producer itself, driven over py4j: the console
@@ -42,11 +42,11 @@ SHARE_POLLS = 60
 
 _QUIET = ("-Xmx512m", *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 _LINGER_MS = 200
-"""Long enough that records sent in a row share a batch, so that a codec has something to do."""
+"""Long enough that consecutive records share a batch, so that a codec has data to compress."""
 
 
 class Record(NamedTuple):
-    """A record to write, or one that was read or acknowledged; None = null, or not known yet."""
+    """A record to write, or one that was read or acknowledged; None = null or unknown."""
 
     value: bytes | None
     key: bytes | None = None
@@ -56,7 +56,7 @@ class Record(NamedTuple):
     offset: int | None = None
 
     def placed(self, partition: int, offset: int, timestamp_ms: int) -> Record:
-        """The same record where the broker has put it."""
+        """Return the record with the position that the broker gave it."""
         return self._replace(partition=partition, offset=offset, timestamp_ms=timestamp_ms)
 
 
@@ -68,7 +68,7 @@ def java_consume(
     settings: Mapping[str, str] | None = None,
     is_from_beginning: bool = True,
 ) -> list[Record]:
-    """Read `count` records of a topic from its beginning with the console consumer.
+    """Read `count` records of a topic from its start with the console consumer.
 
     They come in the order in which it printed them, fewer when no more came for 20 s. `settings`
     are the consumer's, with dotted names. Where its group has committed, it goes on there.
@@ -99,7 +99,7 @@ def java_produce(
     *,
     settings: Mapping[str, str] | None = None,
 ) -> list[Record]:
-    """Write records with Java's producer, and give them as they were acknowledged, in order.
+    """Write records with Java's producer; return them as acknowledged, in order.
 
     A record without a partition goes where Java's partitioner sends it. `settings` are the
     producer's, with dotted names.
@@ -123,7 +123,7 @@ def java_produce(
 
 
 def java_share_read(cluster: KafkaCluster, topic: str, group: str) -> int:
-    """Read and acknowledge records of a topic as a member of a share group; return how many.
+    """Read and acknowledge records of a topic as a member of a share group; return the count.
 
     What it has not acknowledged when it joins stays unread, so the topic gets records meanwhile.
     """

@@ -3,7 +3,7 @@
 Goal: a producer that has used up 32,767 epochs goes on with another producer id, at its next
 transaction or its next start, and nothing of it is lost. Method: InitProducerId until the id has
 one epoch left, which is a matter of seconds; each script of requests then goes to Kafka and to the
-fake broker, and what came of each step has to be the same.
+fake broker, and each step must have the same result.
 """
 
 from __future__ import annotations

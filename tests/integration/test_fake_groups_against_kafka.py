@@ -1,7 +1,7 @@
 """The fake coordinator of KIP-848 groups responds as Kafka's own does.
 
 Goal: what a client receives from a fake group holds for a real one. Method: each heartbeat script
-goes to Kafka and to the fake broker, and what came of each step has to be the same.
+goes to Kafka and to the fake broker, and each step must have the same result.
 """
 
 from __future__ import annotations

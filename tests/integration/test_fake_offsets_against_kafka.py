@@ -2,8 +2,8 @@
 
 Goal: what stands in the end, of a group and a partition that both have committed, is the same. Both
 write into the same log, and the record that stands later there wins, whenever the transaction ends.
-Method: each script of requests goes to Kafka and to the fake broker, and what came of each step has
-to be the same.
+Method: each script of requests goes to Kafka and to the fake broker, and each step must
+have the same result.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class OffsetsClient(TransactionalClient):
         return self.commit_offset(producer, offset, version=NEW_OFFSETS)
 
     def finish(self, producer: Producer, *, is_commit: bool = True) -> Producer:
-        """End the transaction; the producer as it goes on."""
+        """End the transaction; return the producer's next state."""
         if not self._is_new:
             assert self.end(producer, is_commit=is_commit)[0] == "NONE"
             return producer
@@ -71,7 +71,7 @@ class OffsetsClient(TransactionalClient):
         return following
 
     def commit(self, offset: int) -> list[int]:
-        """OffsetCommit, by a client that is no member."""
+        """Send OffsetCommit as a client that is not a member."""
         partition = OffsetCommitRequestPartition(0, offset)
         topics = [OffsetCommitRequestTopic(self.topic, partitions=[partition])]
         request = OffsetCommitRequest(self.group, topics=topics)
@@ -95,7 +95,7 @@ class OffsetsClient(TransactionalClient):
         return response.results[0].error_code
 
     def state(self) -> tuple[object, object]:
-        """The offset as those see it that wait for transactions, and those that do not."""
+        """Return the offset with and without waiting for transactions."""
         return self.offsets(), self.offsets(is_stable=False)
 
 

@@ -1,8 +1,8 @@
 """Fake brokers authenticate their clients as Kafka's own do.
 
 Goal: what an application sees of security on fake brokers holds on real ones. Method: each script
-goes to Kafka and to a fake broker that is secured alike, and what came of each step has to be the
-same: errors with their messages, lifetimes, closed connections.
+goes to Kafka and to a fake broker that is secured alike, and each step must have the same
+result: errors with their messages, lifetimes, closed connections.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clients of other makers write in transactions to fake brokers, and read what was committed.
+"""Other clients write in transactions to fake brokers, and read committed records.
 
 Goal: whatever a user tests of exactly-once delivery against fake brokers behaves as with Kafka, in
 every language. Method: librdkafka consumes, transforms and produces while responses are lost and
@@ -76,7 +76,7 @@ def values_of(kafka: FakeKafka) -> list[bytes]:
 
 
 def test_librdkafka_transforms_exactly_once(brokers: FakeKafka) -> None:
-    """Each third transaction is aborted, and done again; a coordinator moves in the middle."""
+    """Every third transaction is aborted and repeated; a coordinator moves in the middle."""
     fill(brokers)
     with brokers.control() as cluster:
         lost = [

@@ -1,7 +1,7 @@
-"""The fake coordinator of transactions responds as Kafka's own does.
+"""The fake transaction coordinator responds as Kafka's own does.
 
 Goal: what a producer gets from a fake broker holds for a real one. Method: each script of requests
-goes to Kafka and to the fake broker, and what came of each step has to be the same. Both protocols
+goes to Kafka and to the fake broker, and each step must have the same result. Both protocols
 are spoken: that of KIP-98, and that of KIP-890 with its epoch for each transaction.
 """
 
@@ -108,7 +108,7 @@ OLD_BROKER_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval
 TIME_OUT_MS = 2_000
 """Timeout of transactions that must exceed it; earlier steps take less, even on a slow machine."""
 UNKNOWN_ID = 2**60
-"""A producer id that no broker has given to a producer: they give small ones."""
+"""A producer id that no broker has assigned: they assign small ones."""
 PARTITION_COUNT = 2
 READ_COMMITTED = 1
 OLD_PRODUCE, NEW_PRODUCE = 9, 12
@@ -125,7 +125,7 @@ Producer = tuple[int, int]
 
 
 class TransactionalClient:
-    """Sends one request at a time, for any producer; ids in what it returns count from 0."""
+    """Sends one request at a time, for any producer; ids in results count from 0."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -135,7 +135,7 @@ class TransactionalClient:
         self._ids: list[int] = []
 
     def prepare(self) -> None:
-        """Create the topic, and wait until the broker has it, and coordinates both names."""
+        """Create the topic, and wait until the broker has it and coordinates both ids."""
         created = self._exchange.send(
             CreateTopicsRequest(
                 topics=[CreatableTopic(self.topic, PARTITION_COUNT, 1)],
@@ -175,7 +175,7 @@ class TransactionalClient:
         version: int | None = None,
         **two_phase: bool,
     ) -> tuple[str, Producer]:
-        """InitProducerId; `was` is the producer so far, `two_phase` fields of version 6."""
+        """Send InitProducerId; `was` is the old producer, `two_phase` has fields of version 6."""
         request = InitProducerIdRequest(
             self.name if name is None else name, timeout_ms, self._id(was[0]), was[1], **two_phase
         )
@@ -193,7 +193,7 @@ class TransactionalClient:
         )
 
     def begin(self, **more: object) -> Producer:
-        """A new producer, as soon as what the last one has left behind is gone."""
+        """Return a new producer, when the transaction of the previous one has ended."""
         found: list[Producer] = []
 
         def has_begun() -> bool:
@@ -307,7 +307,7 @@ class TransactionalClient:
         return [_error(p.error_code) for topic in response.topics for p in topic.partitions]
 
     def join(self, member_id: str, epoch: int) -> int:
-        """Be a member of the group, of KIP-848; the epoch in which it has its partitions."""
+        """Join the group as a KIP-848 member; return the epoch in which it has its partitions."""
         found: list[int] = []
 
         def has_partitions() -> bool:
@@ -440,7 +440,7 @@ class TransactionalClient:
         return found
 
     def read(self, partition: int = 0) -> tuple[object, ...]:
-        """Fetch what is committed: end, stable end, what was aborted, and the batches."""
+        """Fetch: return the end, the stable end, aborted transactions and batches."""
         found = self._read(partition)
         data = memoryview(bytes(found.records or b""))
         return (
@@ -507,7 +507,7 @@ class TransactionalClient:
         return self._ids.index(producer_id), epoch
 
     def _id(self, number: int) -> int:
-        """The producer id of a number; what is unknown is no one's."""
+        """Return a producer id by number; an unknown one belongs to no producer."""
         return self._ids[number] if 0 <= number < len(self._ids) else number
 
 
@@ -738,7 +738,7 @@ def offsets_by_topic_id(client: TransactionalClient) -> Iterator[object]:
 
 
 def offsets_of_members(client: TransactionalClient) -> Iterator[object]:
-    """KIP-447: whoever names a member has to be it, in its generation or epoch."""
+    """KIP-447: a request that names a member must come from it, in its generation or epoch."""
     client.join("m", 0)
     first = client.begin()
     yield client.add_offsets(first)

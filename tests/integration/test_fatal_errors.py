@@ -1,4 +1,4 @@
-"""`fatal` is true: after a fatal error the client does nothing more, after others it goes on."""
+"""`fatal` is true: after a fatal error the client stops, after other errors it continues."""
 
 from __future__ import annotations
 

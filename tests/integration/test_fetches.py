@@ -27,7 +27,7 @@ BEHIND, AHEAD = TopicPartition("order", 0), TopicPartition("order", 1)
 COUNTS = {BEHIND: 600, AHEAD: 60}
 SIZE_BYTES = 1_000
 RESPONSE_COUNT = 10
-"""About how many records a response has room for."""
+"""Approximate number of records that fit in a response."""
 NEAR_COUNT = 200
 
 
@@ -58,7 +58,7 @@ def servers(request: pytest.FixtureRequest) -> str:
 
 
 class SentFetches:
-    """Looks on while a consumer sends."""
+    """Records the requests that a consumer sends."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.all: list[tuple[int | None, FetchRequest]] = []
@@ -83,7 +83,7 @@ class SentFetches:
 
 
 def read(consumer: Consumer, count: int) -> list[object]:
-    """Poll until so many values came, and no more."""
+    """Poll until this number of values has come."""
     values: list[object] = []
     while len(values) < count:
         records = consumer.poll(TIMEOUT_S)
@@ -155,7 +155,7 @@ def test_brokers_forget_a_reader_that_has_all_it_wanted(fake_kafka: FakeKafka) -
 
 
 def lag_when_the_other_is_read(servers: str, order: str) -> int:
-    """Return how far one partition is behind when the one with less to read is at its end."""
+    """Return the lag of one partition when the one with fewer records is at its end."""
     with Consumer(
         {"fetch_order": order},
         bootstrap_servers=servers,

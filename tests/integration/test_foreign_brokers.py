@@ -1,4 +1,4 @@
-"""Services that are no Kafka: every client works with brokers that play them."""
+"""Services other than Kafka: every client works with brokers that imitate them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SERVICES = sorted(PROFILES)
 
 @pytest.fixture(params=SERVICES)
 def service(request: pytest.FixtureRequest) -> Iterator[FakeKafka]:
-    """A cluster that plays each service."""
+    """A cluster that imitates each service."""
     with FakeKafka(profile=request.param) as kafka:
         yield kafka
 
 
 def written(servers: str, **settings: Any) -> str:
-    """A new topic of two partitions with all values, acknowledged in order."""
+    """Create a topic of two partitions with all values, acknowledged in order."""
     topic = f"t-{uuid.uuid4().hex}"
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])
@@ -66,7 +66,7 @@ def read(consumer: Consumer[Any, Any], count: int = len(VALUES)) -> list[object]
 def test_short_polls_wait_for_a_service_that_hangs_up_on_a_version(
     service: FakeKafka, timeout_s: float
 ) -> None:
-    """The next attempt begins with an older version: the service is not out of reach."""
+    """The next attempt starts with an older version: the service does not count as unreachable."""
     topic = written(service.bootstrap_servers)
     with Consumer(
         bootstrap_servers=service.bootstrap_servers, auto_offset_reset="earliest"

@@ -162,7 +162,7 @@ def test_unsubscribing_does_not_wait_for_the_coordinator(fake: FakeKafka) -> Non
 def test_a_cooperative_member_that_closes_in_a_rebalance_has_committed_before_it(
     fake: FakeKafka,
 ) -> None:
-    """Nothing is accepted while the group rebalances, and what it keeps may be read for long."""
+    """No commit is accepted during the rebalance, and kept partitions may be read for long."""
     settings: dict[str, Any] = {
         "partition_assignment_strategy": "cooperative-sticky",
         "auto_commit_interval_ms": 60_000,

@@ -268,7 +268,7 @@ def test_a_static_member_keeps_its_partitions_over_a_restart(
     "static members keep partitions over a restart; of two with one name the first is fenced"
 )
 def test_of_two_static_members_of_one_name_the_first_is_fenced(fake: FakeKafka) -> None:
-    """Though it has records at hand, it does not read on."""
+    """It does not continue to read, even if it has records."""
     write(fake, COUNT)
     with member(fake, group_instance_id="i", max_poll_records=1) as first:
         first.subscribe([TOPIC])
@@ -316,7 +316,7 @@ def test_partitions_that_a_topic_grows_by_are_assigned(strategy: str, fake: Fake
 
 @each_protocol
 def test_a_pattern_of_pythons_follows_topics_that_appear(protocol: str, fake: FakeKafka) -> None:
-    """It matches whole names, and no internal topics."""
+    """It matches whole names, and excludes internal topics."""
     with fake.control() as cluster:
         cluster.create_topic("tt", 1)
     with member(fake, protocol, metadata_max_age_ms=100) as consumer:
@@ -341,7 +341,7 @@ def test_brokers_match_a_pattern_that_is_a_string(fake: FakeKafka) -> None:
 
 
 def test_a_leader_by_pattern_waits_for_no_topic_that_does_not_exist(fake: FakeKafka) -> None:
-    """It finds topics by the list of all alone."""
+    """It finds topics only in the list of all topics."""
     with member(fake) as leader, member(fake, allow_auto_create_topics=False) as other:
         leader.subscribe(pattern=TOPIC)
         poll_until(has_all(leader), leader)
@@ -390,7 +390,7 @@ def test_a_cooperative_group_keeps_what_does_not_move(fake: FakeKafka) -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_members_get_what_is_in_their_rack(strategy: str) -> None:
-    """KIP-881: without racks each would get two that follow each other, or every third."""
+    """KIP-881: without racks each would get two consecutive partitions, or every third."""
     racks = ("a", "b", "c")
     with FakeKafka(brokers=3, racks=racks) as fake, ExitStack() as stack:
         with fake.control() as cluster:

@@ -43,7 +43,7 @@ Rows = list[dict[str, Any]]
 
 
 class Command:
-    """Runs the command in this process, and reads what it prints."""
+    """Runs the command in this process, and captures its output."""
 
     def __init__(self, servers: str, capsys: pytest.CaptureFixture[str]) -> None:
         self._servers = servers
@@ -51,14 +51,14 @@ class Command:
         self.stderr = ""
 
     def __call__(self, part: str, *arguments: str, status: int = 0) -> str:
-        """Return standard output; `stderr` has what went to standard error."""
+        """Return standard output; `stderr` has the standard error."""
         self._capsys.readouterr()
         assert main(["groups", part, "--bootstrap-servers", self._servers, *arguments]) == status
         output, self.stderr = self._capsys.readouterr()
         return output
 
     def rows(self, part: str, *arguments: str) -> Rows:
-        """Return what it prints as JSON."""
+        """Return its output as JSON."""
         return [json.loads(line) for line in self(part, "--json", *arguments).splitlines()]
 
 
@@ -372,7 +372,7 @@ def test_kafkas_own_tool_prints_the_same(
 
 
 def _compare(cluster: KafkaCluster, command: Command) -> None:
-    """Hold our tables against the tool's, column by column."""
+    """Compare our tables with the tool's, column by column."""
     of_group = ("--describe", "--group", GROUP)
     theirs = java_group_rows(cluster, *of_group)
     assert _table(command("offsets", GROUP)) == sorted(

@@ -59,7 +59,7 @@ def servers(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[str]:
 
 
 class Group:
-    """A group and a topic of one name, which no other test has."""
+    """Create a group and a topic with the same unique name."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -87,11 +87,11 @@ class Group:
         return [value for member in self._members for value in member.values]
 
     def await_read(self) -> None:
-        """Wait until the members together have read all that was written."""
+        """Wait until the members together have read everything written."""
         wait_until(lambda: set(self.read) >= set(self._written), "all is read", *self._members)
 
     def await_counts(self, *counts: int) -> None:
-        """Wait until the members have so many partitions each."""
+        """Wait until each member has its number of partitions."""
         wait_until(lambda: self._counts() == list(counts), f"shared {counts}", *self._members)
 
     def check_read_once(self) -> None:

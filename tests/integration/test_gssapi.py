@@ -1,4 +1,4 @@
-"""GSSAPI at a real broker, with tickets of a KDC of the tests; and its messages without either."""
+"""GSSAPI with a real broker and tickets of the tests' KDC; and its messages without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests by http and https end in time with a response or a specific error, whatever comes."""
+"""Requests by http and https end in time, with a response or a specific error."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def identity(tmp_path: Path, authority: CertificateAuthority) -> Iterator[Identi
 
 @pytest.fixture
 def local(tmp_path: Path, authority: CertificateAuthority) -> Iterator[IdentityServer]:
-    """A server that is reached by its own name, and demands a certificate where a test says so."""
+    """A server reached by its own name, which may require a certificate."""
     (tmp_path / "local").mkdir()
     with IdentityServer(tmp_path / "local", authority) as found:
         found.clients = {"client": CANARY}
@@ -202,7 +202,7 @@ def test_a_client_certificate_is_shown(
 def test_a_certificate_authenticates_a_client_without_a_secret(
     local: IdentityServer, authority: CertificateAuthority
 ) -> None:
-    """RFC 8705: the request has the id alone."""
+    """RFC 8705: the request contains only the id."""
     local.demand_certificates(authority)
     local.reply = Reply.of({"access_token": "t", "expires_in": 9})
     source = source_of(

@@ -73,7 +73,7 @@ KEY_BYTES_MAX = 64
 def our_produce(
     cluster: KafkaCluster, topic: str, records: Sequence[Record], codec: str = "none"
 ) -> list[Record]:
-    """Write with our producer; the records as they were acknowledged, in the order given."""
+    """Write with our producer; return the records as acknowledged, in the given order."""
     with Producer(
         {"compression_type": codec},
         bootstrap_servers=cluster.bootstrap_servers,
@@ -97,7 +97,7 @@ def our_produce(
 
 
 def our_consume(cluster: KafkaCluster, topic: str, count: int) -> list[Record]:
-    """Read `count` records from the beginning with our consumer; fewer when no more come."""
+    """Read `count` records from the start with our consumer, or fewer if time is up."""
     read: list[Record] = []
     with Consumer(
         bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
