@@ -318,7 +318,7 @@ def test_a_group_of_the_settings_gets_no_offsets(
         assert "an application" not in admin.list_groups()
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
 def test_a_member_without_partitions_is_at_the_end(
     run: Commands, broker: FakeKafka, topic: str, protocol: str
 ) -> None:
