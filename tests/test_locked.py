@@ -45,10 +45,12 @@ def test_what_the_project_names_is_locked_for_each_python(python: str) -> None:
     """After a change of pyproject.toml `make locked` writes new digests."""
     pins = pins_of(LOCKED / "requirements.txt")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
     named = {
         *project["build-system"]["requires"],
         *project["project"]["dependencies"],
-        *(each for extra in project["project"]["optional-dependencies"].values() for each in extra),
+        *(each for extra in extras.values() for each in extra),
+        *(each for group in groups.values() for each in group if isinstance(each, str)),
     }
     environment = {"python_version": python.rpartition(".")[0], "python_full_version": python}
     for text in sorted(named):
