@@ -37,7 +37,7 @@ def arrived(driver_version: str, pickled: bytes) -> object:
 
 
 def send_by_value() -> None:
-    """Have Spark's pickler send `arrived` by value."""
+    """Make Spark's pickler send `arrived` by value."""
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

@@ -47,13 +47,13 @@ REFUSED_BY_WRITES: Final = {
 }
 
 TRANSACTION_SETTINGS: Final = ("transaction.timeout.ms",)
-"""Those of a transaction, which only a write that is exactly once has."""
+"""Transaction settings, which only exactly-once writes have."""
 IDLE_SETTINGS: Final = ("group.id", *TRANSACTION_SETTINGS)
 """Settings that Spark's own source and sink take, and that have no effect: reads have no group, and
 writes no transaction."""
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""Of a sink that writes exactly once, where the user gives none. A driver that dies has so long to
-come back, and brokers allow no more by default (``transaction.max.timeout.ms``)."""
+"""Default transaction time-out of an exactly-once sink. It is the time that a driver that dies has
+to come back, and brokers allow no more by default (``transaction.max.timeout.ms``)."""
 
 TWO_PHASES: Final = "transaction.two.phase.commit.enable"
 """With it brokers never abort a transaction for its time (KIP-939)."""
@@ -137,7 +137,7 @@ class ClientSettings:
         return settings
 
     def spelling_of(self, key: str) -> str | None:
-        """How the user wrote a key, in any spelling that a client takes; None without it."""
+        """Return the user's spelling of a key, in any spelling that a client accepts, or None."""
         names = {underscored(key)}
         for client in _CLIENTS:
             if (setting := client.setting_of(key)) is not None:

@@ -41,7 +41,7 @@ FIRST_RESPONSE_S_MAX: Final = 10.0
 ``default.api.timeout.ms`` nor ``fetchOffset.numRetries``: a wrong address fails soon."""
 
 FIRST_RECORDS_S_MAX: Final = 5.0
-"""How long the plan of one batch waits for the records that show how large others are."""
+"""Maximum time that planning one batch waits for the records that show the size of others."""
 
 
 class ChosenTopics(NamedTuple):

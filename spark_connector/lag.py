@@ -47,15 +47,15 @@ HISTORY_MAX: Final = 10_000
 """Reports that are kept for drawing: some three hours of a report a second."""
 
 FIRST_UNREAD_S_MAX: Final = 5.0
-"""How long one report waits for the first records that were not read."""
+"""Maximum time that one report waits for the first unread records."""
 
 
 class PartitionLag(NamedTuple):
-    """How far a query is behind in one partition.
+    """The lag of a query in one partition.
 
-    `seconds` is the age of the first record that it has not read. `bytes` is an estimate of what
-    it has not read, without compression, from the first records of that. Both are 0 when it has
-    read all, None when they are not known.
+    `seconds` is the age of the first unread record. `bytes` is an estimate of the size of unread
+    records, without compression, from the first of them. Both are 0 if everything is read, None if
+    unknown.
     """
 
     offsets: int
@@ -168,7 +168,7 @@ class LagListener(StreamingQueryListener):
         return tuple(self._history)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Note that the query runs. It has a lag once it has read."""
+        """Record that the query runs. It has a lag after its first read."""
         self._note_running(str(event.id), event.name)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
@@ -422,7 +422,7 @@ def _at_one_place(
 
 
 def _offsets(end: str | None, latest: str | None) -> dict[TopicPartition, tuple[int, int]]:
-    """Where a source is and where its topics end; nothing for a source of something else."""
+    """Return the position of a Kafka source and the ends of its topics; else nothing."""
     ends, latests = _parsed(end), _parsed(latest, known_ends_from_json)
     return {
         partition: (offset, latests[partition])

@@ -50,7 +50,7 @@ class OffsetLimit:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it always gives the same offsets: they are given, or the earliest."""
+        """True if it always yields the same offsets: they are given, or the earliest."""
         values = {self.everywhere} if self.by_partition is None else {*self.by_partition.values()}
         return not (self.group or self.is_timestamp or LATEST in values)
 

@@ -50,10 +50,10 @@ class DataLossError(KafkaError):
 
 
 class LogBounds(NamedTuple):
-    """What a partition holds: from `beginning` up to, not including, `end`.
+    """The range of a partition: from `beginning` up to, not including, `end`.
 
-    For a reader of committed records an open transaction hides what lies behind `end`;
-    `high_watermark` is then where the log itself ends, where that was looked up.
+    For a reader of committed records, an open transaction hides the records after `end`;
+    `high_watermark` is then the end of the log itself, if it was looked up.
     """
 
     beginning: int
@@ -62,7 +62,7 @@ class LogBounds(NamedTuple):
 
 
 class TaskLimits(NamedTuple):
-    """How ranges are made into tasks; None: the user has set no such limit."""
+    """The limits for splitting ranges into tasks; None: the user has set no such limit."""
 
     records_max: int | None = None
     tasks_min: int | None = None
@@ -210,7 +210,7 @@ def split_ranges(
 
 
 def _part_count(size: int, total: int, parts: int) -> int:
-    """How many of `parts` fall to `size` out of `total`, rounded half up."""
+    """Return the share of `parts` for `size` out of `total`, rounded half up."""
     return max((2 * size * parts + total) // (2 * total), 1)
 
 
@@ -251,7 +251,7 @@ class StreamOffset:
 
     @property
     def is_initial(self) -> bool:
-        """Whether the batch that begins here is a query's first one with rows."""
+        """Return whether the batch that begins here is a query's first one with rows."""
         return self.starts == self.ends
 
     def as_json(self) -> dict[str, dict[str, int]]:

@@ -89,7 +89,7 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 
 
 class Use(Enum):
-    """What one set of options is for."""
+    """The purpose of a set of options."""
 
     BATCH = "a batch read"
     STREAM = "a streaming read"
@@ -302,7 +302,7 @@ class TopicChoice:
 
 
 class StreamLimits(NamedTuple):
-    """How much and how often a stream reads, and the group that its progress is committed to."""
+    """Limits of a stream's reads, and the group that its progress is committed to."""
 
     offsets_max: int | None
     offsets_min: int | None
@@ -379,11 +379,11 @@ class KafkaOptions:
         return {**settings, spelling: "read_uncommitted"}
 
     def admin_settings(self) -> dict[str, object]:
-        """Those of the user's settings that an admin client has too."""
+        """The user's settings that an admin client has, too."""
         return self.client.of(AdminConfig)
 
     def dead_letters_settings(self) -> dict[str, object]:
-        """Those of the user's settings that a producer has, which is in no transaction."""
+        """The user's settings for a producer without transactions."""
         settings = self.client.of_sink_driver()
         for key in REFUSED_BY_WRITES:
             settings.pop(self.client.spelling_of(key) or "", None)
@@ -397,7 +397,7 @@ class KafkaOptions:
 
     @property
     def metadata_age_ms_max(self) -> int:
-        """How often a stream looks for new partitions: metadata.max.age.ms of the client."""
+        """Interval at which a stream looks for new partitions, the client's metadata.max.age.ms."""
         return AdminConfig.from_settings(self.admin_settings()).metadata_max_age_ms
 
 

@@ -65,7 +65,7 @@ class _RangeReader:
         self._options = options
         self._batch_rows = options.batch_rows
         self._damaged_offset: int | None = None
-        """Where a batch was damaged that is being fetched anew."""
+        """Offset of a damaged batch that is being fetched again."""
 
     def batches(self, columns: RecordColumns) -> Iterator[pa.RecordBatch]:
         consumer, wanted = self._consumer, self._bound()

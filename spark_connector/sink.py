@@ -55,9 +55,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 TOPIC_WAIT_S: Final = 1.0
-"""How long a task waits for a topic that brokers do not know. Some make it on demand, which took
-0.1 to 0.4 s on a machine with much else to do; ``max.block.ms``, for which a producer waits, is a
-minute."""
+"""Time that a task waits for a topic that brokers do not know. Some create it on demand, which took
+0.1 to 0.4 s on a busy machine; a producer waits ``max.block.ms``, a minute."""
 
 PATIENCE: Final = ("max.block.ms", "default.api.timeout.ms", "delivery.timeout.ms", "retries")
 """Settings of the user that say how long a write waits for brokers, also for the first response."""
@@ -134,7 +133,7 @@ class Sink:
         return made
 
     def producer_settings(self) -> dict[str, object]:
-        """Those of the tasks' producers, without an id."""
+        """The settings of the tasks' producers, without an id."""
         return self.client.of_producer(is_transactional=self.exactly is not None)
 
     def first_response_s(self, batch: int | None) -> float | None:
@@ -247,7 +246,7 @@ class _Write:
         self._under_way: deque[_Sent] = deque()
         self._under_way_bytes = 0
         self._topics: set[str] = set()
-        """Those that exist."""
+        """The topics that exist."""
         self._row_count = 0
         self._too_large_count = 0
 

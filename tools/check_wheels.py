@@ -39,7 +39,7 @@ PYTHONS: Final = {
     **{f"3.{minor}": (f"3.{minor}", f"cp3{minor}") for minor in range(11, 16)},
     "3.14t": ("3.14", "cp314t"),
 }
-"""What pip is asked for: the version, and the binary interface."""
+"""Arguments for pip by Python version: the version, and the binary interface."""
 
 PROCESS_COUNT: Final = 2
 TIMEOUT_S: Final = 300

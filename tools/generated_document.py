@@ -1,4 +1,4 @@
-"""What the tools that write a document from the code share: write it, or compare it."""
+"""Shared code of the tools that generate a document: write it, or compare it."""
 
 from __future__ import annotations
 

@@ -41,12 +41,12 @@ NOTES: Final = {
         ", with the same names; set it to consistent_random to keep the default there"
     ),
 }
-"""What else changes with the name, by client and setting."""
+"""Further changes that come with a new name, by client and setting."""
 LONG_NAMES: Final = "org.apache.kafka.clients.consumer."
 
 
 class Kind(Enum):
-    """What a setting is here; the value is the heading of its table."""
+    """The status of a setting here; the value is the heading of its table."""
 
     SAME = "Settings of the same name"
     RENAMED = "Settings of another name"
@@ -131,10 +131,10 @@ def settings_of(peer: str) -> Iterator[Found]:
 
 
 def here(config: type[ClientConfig], name: str, default: str) -> Found:
-    """What a setting is for a producer or a consumer.
+    """Return the status of a setting for a producer or a consumer.
 
     Raises:
-        KeyError: nothing is known of it: add it to ``other_clients.toml``.
+        KeyError: the setting is unknown: add it to `unknown_keys`.
     """
     key = underscored(name)
     for setting in config.settings():

@@ -42,7 +42,7 @@ class Change(NamedTuple):
 
 
 class Release(NamedTuple):
-    """What a release has: messages by name, error codes by number, settings by client and name."""
+    """The contents of a release: messages, error codes and settings, by name or number."""
 
     messages: Mapping[str, Message]
     errors: Mapping[int, str]

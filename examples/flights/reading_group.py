@@ -27,7 +27,7 @@ GROUP = "flight-readers"
 STAYS, LEAVES = "stays", "leaves"
 POLL_S = 0.1
 QUEUE_POLLS_MAX = 8
-"""How many polls' records may wait to be looked at."""
+"""Maximum number of polls whose records may wait to be processed."""
 CLOSE_TIMEOUT_S = 60.0
 
 
@@ -40,7 +40,7 @@ class ReadingGroup:
     def __init__(self, bootstrap_servers: str, topic: str, partition_count: int) -> None:
         self.counts = {STAYS: 0, LEAVES: 0}
         self.history: tuple[str, ...] = ()
-        """What the member that stays reports of the group, a line for each rebalance."""
+        """Reports of the staying member about the group, a line for each rebalance."""
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
         self._partition_count = partition_count
@@ -120,7 +120,7 @@ class ReadingGroup:
                 self.history = tuple(map(str, consumer.group_history()))
 
     def _is_everybody_there(self) -> bool:
-        """Whether the members have the partitions among them, each some."""
+        """Return whether the members share all partitions, each with at least one."""
         shares = tuple(self._shares.values())
         if all(shares) and sum(shares) == self._partition_count:
             self._is_complete.set()

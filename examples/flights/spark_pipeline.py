@@ -152,7 +152,7 @@ def _weeks_of(records: DataFrame) -> DataFrame:
 
 
 def _last_weeks(frame: DataFrame) -> list[AirlineWeek]:
-    """Of the weeks of each airline those that were written last, by their `place`."""
+    """Return the weeks that were written last for each airline, by their `place`."""
     names = AirlineWeek._fields
     last = sql.max_by(sql.struct(*names[2:]), "place").alias("last")
     rows = frame.groupBy(*names[:2]).agg(last).select(*names[:2], "last.*").collect()

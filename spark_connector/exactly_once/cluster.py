@@ -79,21 +79,22 @@ _LOG = logging.getLogger(__name__)
 
 READS_MAX: Final = 10
 READ_PAUSE_S: Final = 0.2
-"""How often a record of several parts is read until all are of one record, and how long after."""
+"""Maximum number of reads of a multi-part record until all parts belong to one record, and the
+pause between them."""
 
 BARRIER: Final = OffsetAndMetadata(0)
 BARRIERS_MAX: Final = 60
 BARRIER_PAUSE_S: Final = 0.5
-"""How often a barrier is tried, and how long after."""
+"""Maximum number of attempts at a barrier, and the pause between them."""
 
 READ_S: Final = 10.0
-"""How long a read may take at a barrier, whose transaction is open meanwhile: Kafka ends it after a
-minute."""
+"""Maximum time of a read at a barrier, whose transaction stays open meanwhile: Kafka ends it after
+a minute."""
 
 OPEN: Final = "Ongoing"
 
 TOPIC_WAIT_S: Final = 1.0
-"""How long a driver waits for a topic that brokers do not know. Some make it on demand."""
+"""Time that a driver waits for a topic that brokers do not know. Some create it on demand."""
 
 REFUSED: Final = (
     InvalidProducerEpochError,
@@ -276,7 +277,7 @@ class SinkCluster:
         producer.abort_transaction()
 
     def _is_pending(self, coordinator: int) -> bool:
-        """Whether this broker knows of a transaction that is about to write the record."""
+        """Return whether this broker knows of a transaction that is about to write the record."""
         try:
             self._admin.list_group_offsets(
                 sink_group(self._sink_id),
@@ -403,7 +404,7 @@ class SinkCluster:
         )
 
     def _described(self, names: Sequence[str]) -> dict[str, TransactionDescription]:
-        """Those that brokers know."""
+        """Return the transactions that brokers know."""
         try:
             return self._admin.describe_transactions(names)
         except (TransactionalIdNotFoundError, AdminCallError):

@@ -48,7 +48,7 @@ OWNER_LENGTH_MAX: Final = 200
 
 
 class SlotName(NamedTuple):
-    """What the transactional id of an attempt says, besides the sink."""
+    """The parts of an attempt's transactional id, besides the sink."""
 
     turn: int
     worker: str

@@ -108,7 +108,7 @@ Steps: TypeAlias = Generator[Step, Result, _Returned]
 
 
 class View(NamedTuple):
-    """What the driver tells the tasks of the sink's record: where the last batch stands."""
+    """The sink's record as the driver passes it to tasks: the state of the last batch."""
 
     turn: int
     stage: Stage
@@ -142,7 +142,7 @@ class Settled(NamedTuple):
 
 
 class Action(Enum):
-    """What a task does with its rows."""
+    """The action of a task on its rows."""
 
     WRITE = "write"
     SKIP = "skip"

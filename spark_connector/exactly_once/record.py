@@ -34,7 +34,7 @@ _PACKED: Final = "z"
 
 
 class Stage(Enum):
-    """Where the last batch of a sink stands."""
+    """The stage of a sink's last batch."""
 
     EMPTY = "empty"
     DECIDED = "decided"

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 PRODUCERS_MAX: Final = 8
 """Producers that a worker keeps for one sink; each has a thread and connections."""
 ABORT_S: Final = 2.0
-"""How long the producer of a task that failed may take to abort. What it leaves open the driver
-aborts, when it decides or when it begins anew."""
+"""Maximum time for the producer of a failed task to abort. The driver aborts what it leaves open,
+when it decides or at its next start."""
 
 
 class Attempt:
@@ -59,7 +59,7 @@ class _Kept(NamedTuple):
 
 
 class Slots:
-    """Those of one sink in one process; `settings` are the producer's."""
+    """The slots of one sink in one process; `settings` are the producer's."""
 
     def __init__(self, sink_id: str, settings: Mapping[str, object]) -> None:
         self._sink_id = sink_id

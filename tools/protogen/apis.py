@@ -36,8 +36,9 @@ APIS = (
 """Names as in the schemas, without "Request" and "Response"; one module each."""
 
 UNSTABLE_APIS = frozenset({"InitProducerId"})
-"""Those whose last version is generated though Kafka calls it unstable; brokers have it with
-``unstable.api.versions.enable``. It is used by what names it alone. InitProducerId: KIP-939."""
+"""Messages whose last version is generated although Kafka calls it unstable; brokers support it
+with ``unstable.api.versions.enable``. Only code that names the version uses it. InitProducerId:
+KIP-939."""
 
 
 def _with_keys(*names: str) -> tuple[str, ...]:

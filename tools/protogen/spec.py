@@ -66,12 +66,12 @@ class Field:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether every value takes the same number of bytes."""
+        """True if every value takes the same number of bytes."""
         return not self.is_array and self.element in FIXED_SIZES
 
     @property
     def is_null_by_default(self) -> bool:
-        """Whether the default is null: said so, or `records`, which are null where they may be."""
+        """True if the default is null: stated, or for nullable `records`."""
         return self.default == "null" or (self.element == "records" and bool(self.nullable))
 
 

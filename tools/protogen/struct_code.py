@@ -42,7 +42,7 @@ def primitive(field: Field) -> str:
 
 
 class ModuleCode:
-    """What a module needs above its classes."""
+    """The imports and definitions that a module needs above its classes."""
 
     def __init__(self) -> None:
         self.layouts: dict[str, str] = {}
@@ -97,11 +97,11 @@ class StructCode:
         return self._class_names[field.element]
 
     def label(self, field: Field) -> str:
-        """How an error names the field."""
+        """The name of the field in errors."""
         return f'"{self.class_name}.{self.attribute(field)}"'
 
     def is_flexible(self, field: Field, version: int) -> bool:
-        """Whether the field has the compact form in `version`."""
+        """Return whether the field has the compact form in `version`."""
         return version in (self.message.flexible if field.flexible is None else field.flexible)
 
     def form(self, field: Field, version: int) -> str:
@@ -110,15 +110,15 @@ class StructCode:
         return compact + ("nullable_" if version in field.nullable else "")
 
     def is_nullable(self, field: Field) -> bool:
-        """Whether the field may be null in any version."""
+        """True if the field may be null in any version."""
         return bool(field.nullable & self.versions)
 
     def is_plain_struct(self, field: Field) -> bool:
-        """Whether the field is a structure that is always there, not null nor a list."""
+        """True if the field is a structure that is neither null nor a list."""
         return self._is_struct(field) and not self.is_nullable(field)
 
     def is_struct_unless_null(self, field: Field) -> bool:
-        """Whether the field is a structure that is there by default, but can be null."""
+        """True if the field is a structure that is present by default but may be null."""
         is_optional = self._is_struct(field) and self.is_nullable(field)
         return is_optional and not field.is_null_by_default
 

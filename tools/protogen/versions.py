@@ -89,7 +89,7 @@ def indented(lines: list[str], levels: int = 1) -> list[str]:
 
 
 def _condition(group: Versions, among: Versions, *, is_covered: bool) -> str:
-    """What tells `group` from the rest of `among`; empty if everything above is covered."""
+    """Return the condition that separates `group` from the rest of `among`; empty if none is left."""
     if is_covered:
         return "" if group.low == among.low else f"version >= {group.low}"
     if group.low == among.low:

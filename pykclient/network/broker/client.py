@@ -645,7 +645,7 @@ class NetworkClient:
         return waits_for if error is None else str(error)
 
     def _report_verdict(self, error: KafkaError | None) -> None:
-        """Let waiting calls raise a fatal error. The requests keep waiting for a node."""
+        """Make waiting calls raise a fatal error. The requests keep waiting for a node."""
         if error is not None:
             self._completed.append(lambda _: self._metadata.on_verdict(error))
 
