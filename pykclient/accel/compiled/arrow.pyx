@@ -53,14 +53,14 @@ cdef struct Filling:
 
 @cython.final
 cdef class BinaryBuilder:
-    """The buffers of one binary array, as Python has them."""
+    """The buffers of one binary array, as Python objects."""
 
     cdef bytes validity
     cdef bytes offsets
     cdef bytes data
 
     cdef int make(self, Binary* binary, int64_t count) except -1:
-        """Make room for what was added up, and begin again at the first row."""
+        """Allocate memory for the sum of sizes, and start again at the first row."""
         self.validity = made_validity(count) if binary.null_count else None
         self.offsets = PyBytes_FromStringAndSize(NULL, (count + 1) * sizeof(int32_t))
         self.data = PyBytes_FromStringAndSize(NULL, binary.size)
@@ -79,12 +79,12 @@ cdef class BinaryBuilder:
 
 
 def arrow_buffers(columns, *, wanted):
-    """Return the records of all `columns`, in that order, in the layout of Arrow.
+    """Return the records of all `columns`, in that order, in Arrow's layout.
 
-    Of ``key``, ``value`` and ``headers`` those in `wanted` are copied.
+    ``key``, ``value`` and ``headers`` are copied if they are in `wanted`.
 
     Raises:
-        OverflowError: keys, values or headers take more than 32-bit offsets can say.
+        OverflowError: keys, values or headers are too large for 32-bit offsets.
     """
     cdef Filling filling
     cdef list parts = list(columns)
@@ -155,10 +155,10 @@ def arrow_buffers(columns, *, wanted):
 
 
 def repeated(items):
-    """Return each item as often as the number beside it says, in the layout of Arrow.
+    """Return each item repeated by the number beside it, in Arrow's layout.
 
     Raises:
-        OverflowError: together they take more than 32-bit offsets can say.
+        OverflowError: together they are too large for 32-bit offsets.
     """
     cdef bytes item, offsets
     cdef int64_t number, count = 0
@@ -187,14 +187,14 @@ def repeated(items):
 
 
 cdef bytes made_validity(int64_t count):
-    """Make a bitmap in which every item is null."""
+    """Return a bitmap in which every item is null."""
     cdef bytes validity = PyBytes_FromStringAndSize(NULL, (count + 7) // 8)
     memset(PyBytes_AS_STRING(validity), 0, (count + 7) // 8)
     return validity
 
 
 cdef void add_up(FrameColumns part, Filling* filling) noexcept nogil:
-    """Count what the records of `part` take."""
+    """Add up the sizes of the records of `part`."""
     cdef Place* place
     cdef Py_ssize_t row
     for row in range(part.count):
@@ -233,7 +233,7 @@ cdef bint is_ascii(const unsigned char* text, int32_t size) noexcept nogil:
 
 
 cdef bint are_names_text(FrameColumns part) except -1:
-    """Whether the names of all headers are UTF-8, and so what a column of text may have."""
+    """Return whether all header names are UTF-8, as a text column requires."""
     cdef const unsigned char* at
     cdef const unsigned char* end
     cdef const unsigned char* name = NULL
@@ -254,7 +254,7 @@ cdef bint are_names_text(FrameColumns part) except -1:
 
 
 cdef void fill(FrameColumns part, Filling* filling) noexcept nogil:
-    """Write the records of `part` behind what is there."""
+    """Write the records of `part` after the existing ones."""
     cdef const unsigned char* start = part.frame.start
     cdef Place* place
     cdef Py_ssize_t row
@@ -294,7 +294,7 @@ cdef void fill_headers(
 
 
 cdef inline bint is_held(int64_t timestamp_ms) noexcept nogil:
-    """Whether microseconds in 64 bits can hold this time."""
+    """Return whether a time fits in 64-bit microseconds."""
     return -TIMESTAMP_MS_MAX <= timestamp_ms <= TIMESTAMP_MS_MAX
 
 

@@ -54,12 +54,12 @@ cdef class Callbacks:
 
 
 cdef class BatchResult:
-    """Where the records of a batch stand. `kind` is a NamedTuple, made of topic, partition, offset
-    and timestamp, the last two None where they are not known.
+    """The metadata of a batch's records.
 
-    `is_well`: every record is delivered and every callback has run, so that a `Delivery` takes its
-    result from here. `base_offset` is the first record's; `log_append_time_ms` is None where
-    records keep their own time.
+    `kind` is a NamedTuple of topic, partition, offset and timestamp; the last two are None if
+    unknown. `is_well`: every record is delivered and every callback has run, so that a `Delivery`
+    takes its result from here. `base_offset` is the first record's offset; `log_append_time_ms` is
+    None if records keep their own time.
     """
 
     __class_getitem__ = classmethod(GenericAlias)
@@ -73,19 +73,19 @@ cdef class BatchResult:
         self.first_indexes = self.timestamps_ms = NUMBERS
 
     def follow(self, appender):
-        """Take the records' timestamps from `appender`. Before the first one."""
+        """Take the records' timestamps from `appender`. Call it before the first record."""
         self.first_indexes = appender.first_indexes
         self.timestamps_ms = appender.timestamps_ms
 
     cpdef where(self, Py_ssize_t index):
-        """Return where the record at `index` stands."""
+        """Return the metadata of the record at `index`."""
         return self.at(index, self.run_of(index))
 
     def report(self, callbacks, on_error):
-        """Call delivery callbacks with where their records stand; they come in order.
+        """Call delivery callbacks in order with the metadata of their records.
 
-        `on_error` is called with one that raises, whatever it is (an exit too: this is the sender
-        thread, not the application's), while that is being handled.
+        If a callback raises anything (even an exit, since this is the sender thread), `on_error` is
+        called with it while the exception is being handled.
         """
         cdef Py_ssize_t index, run = 0
         for index, on_delivery in callbacks:
@@ -99,7 +99,7 @@ cdef class BatchResult:
                 on_error(on_delivery)
 
     cdef tuple at(self, Py_ssize_t index, Py_ssize_t run):
-        """Where a record stands that belongs to a run of records with the same timestamp."""
+        """Return the metadata of a record in a run of records with the same timestamp."""
         cdef object offset = None, timestamp_ms = self.log_append_time_ms
         cdef int64_t number
         cdef tuple fields

@@ -51,10 +51,10 @@ cdef struct Block:
 
 
 def unsnappy_blocks(data, Py_ssize_t position, Py_ssize_t size_bytes_max, library):
-    """Decompress the blocks of a snappy-java stream that begin at `position`; `library` is cramjam.
+    """Decompress the blocks of a snappy-java stream from `position` on; `library` is cramjam.
 
     Raises:
-        ValueError: the stream is cut off, or has too many blocks.
+        ValueError: the stream is truncated, or has too many blocks.
         OverflowError: it decompresses to more than `size_bytes_max`.
         cramjam.DecompressionError: a block is malformed.
     """
@@ -75,7 +75,7 @@ cdef object decompressed(
     data, const unsigned char* start, Py_ssize_t size, Py_ssize_t position,
     Py_ssize_t size_bytes_max, library,
 ):
-    """Return all blocks as one; None where any is odd."""
+    """Return all blocks decompressed and joined; None if one is invalid."""
     cdef Py_ssize_t total, filled = 0
     cdef Block block
     cdef char* output
@@ -122,7 +122,7 @@ cdef object decompressed(
 cdef Py_ssize_t total_size_bytes(
     const unsigned char* start, Py_ssize_t size, Py_ssize_t position, Py_ssize_t size_bytes_max
 ) noexcept nogil:
-    """Return the size that all blocks state together; -1 if it is too large or one is cut off."""
+    """Return the total size that all blocks state; -1 if it is too large or one is truncated."""
     cdef Block block
     cdef Py_ssize_t total = 0
     while position < size:
@@ -139,7 +139,7 @@ cdef bint small_blocks(
     const unsigned char* start, Py_ssize_t size, Py_ssize_t* position,
     unsigned char* output, Py_ssize_t room, Py_ssize_t* filled, Block* block,
 ) noexcept nogil:
-    """Decompress blocks up to a large one, which `block` then is; False where one is malformed."""
+    """Decompress blocks up to a large one, which is then `block`; False if one is malformed."""
     while position[0] < size:
         if not read_block(start, size, position[0], block):
             return False
@@ -160,7 +160,7 @@ cdef bint small_blocks(
 cdef bint read_block(
     const unsigned char* start, Py_ssize_t size, Py_ssize_t position, Block* block
 ) noexcept nogil:
-    """Read the lengths of the block at `position`; False where it is cut off, or they are odd."""
+    """Read the lengths of the block at `position`; False if it is truncated or invalid."""
     cdef uint64_t length = 0
     cdef int shift
     cdef Py_ssize_t at = position + LENGTH_SIZE_BYTES
@@ -187,7 +187,7 @@ cdef bint read_block(
 cdef bint unsnappy(
     const unsigned char* at, const unsigned char* end, unsigned char* output, Py_ssize_t room
 ) noexcept nogil:
-    """Decompress the elements of one block, which fill `room` bytes exactly; False: they do not."""
+    """Decompress the elements of one block, which must fill `room` bytes; False if they do not."""
     cdef Py_ssize_t filled = 0, length, offset
     cdef int tag, extra, index
     while at < end:
@@ -233,11 +233,11 @@ cdef bint unsnappy(
 
 
 def lz4_room_bytes(data, int64_t size_bytes_max):
-    """Return room for all blocks of `data`, or more than `size_bytes_max` where they may need that.
+    """Return the buffer size for all blocks of `data`, or more than `size_bytes_max` if too large.
 
-    A frame of Java's has no content size, but each of its blocks but the last is full: by their
-    number the buffer is right at once, and hardly larger than the records. What is malformed ends
-    the count, and is for the library to report. None: the blocks are too many to count.
+    Java's frames have no content size, but all blocks except the last are full: their number gives
+    a buffer size that is sufficient and hardly too large. Malformed data ends the count; the
+    library reports it. None: there are too many blocks to count.
     """
     cdef Py_buffer view
     cdef int64_t size_bytes
@@ -281,7 +281,7 @@ cdef int64_t room_bytes(
 cdef uint32_t little_endian(
     const unsigned char* start, Py_ssize_t size, Py_ssize_t position
 ) noexcept nogil:
-    """The number of up to four bytes at `position`; what is behind the end counts as zeros."""
+    """Return the number of up to four bytes at `position`; bytes after the end count as zeros."""
     cdef uint32_t number = 0
     cdef int index
     for index in range(4):
@@ -291,7 +291,7 @@ cdef uint32_t little_endian(
 
 
 def unlz4_small(data, Py_ssize_t size_bytes_max):
-    """Decompress small LZ4 frames; None: they are not small, or for the library to judge."""
+    """Decompress small LZ4 frames; None if they are not small, or the library must judge them."""
     cdef Py_buffer view
     cdef Py_ssize_t filled = -1
     cdef unsigned char[SMALL_CONTENT_SIZE_BYTES_MAX] output
@@ -308,7 +308,7 @@ def unlz4_small(data, Py_ssize_t size_bytes_max):
 cdef Py_ssize_t small_frames(
     const unsigned char* start, Py_ssize_t size, unsigned char* output, Py_ssize_t room
 ) noexcept nogil:
-    """Decompress all frames; return the size of what they hold, -1 where anything is odd."""
+    """Decompress all frames; return the size of their contents, -1 if anything is invalid."""
     cdef Py_ssize_t position = 0, filled = 0, frame_start, block_start, end, descriptor_at
     cdef int flags, descriptor
     cdef uint32_t header
@@ -428,7 +428,7 @@ cdef Py_ssize_t unlz4(
 cdef const unsigned char* add_bytes(
     const unsigned char* at, const unsigned char* end, Py_ssize_t* length
 ) noexcept nogil:
-    """Add the bytes that continue a length; return where they end, NULL if they are cut off."""
+    """Add the bytes that continue a length; return their end, NULL if they are truncated."""
     cdef int more
     while at < end:
         more = at[0]

@@ -47,7 +47,7 @@ cdef struct View:
 
 
 cdef Field view_at(const Items* items, Py_ssize_t index) noexcept nogil:
-    """The item at `index` of all that there are, which is not null."""
+    """Return the item at `index` of the whole array, which is not null."""
     cdef Field field
     cdef View view
     memcpy(&view, items.data + index * VIEW_SIZE_BYTES, VIEW_SIZE_BYTES)
@@ -61,7 +61,7 @@ cdef Field view_at(const Items* items, Py_ssize_t index) noexcept nogil:
 
 @cython.final
 cdef class Buffer:
-    """The bytes of an object, held as long as this lives."""
+    """The bytes of an object, which this object keeps alive."""
 
     cdef Py_buffer view
     cdef const unsigned char* data
@@ -86,10 +86,10 @@ cdef class ByteColumn:
 
     @staticmethod
     def from_objects(objects, str name):
-        """Take bytes, what can be made into bytes, and None; `name` is what errors call them.
+        """Build a column from bytes, objects convertible to bytes, and None; `name` is for errors.
 
         Raises:
-            SerializationError: there is something else among them.
+            SerializationError: an item is anything else.
         """
         return of_objects(objects if type(objects) is list else list(objects), name)
 
@@ -97,9 +97,10 @@ cdef class ByteColumn:
     def from_arrow(
         Py_ssize_t count, Py_ssize_t first, *, validity, offsets, data, Py_ssize_t offset_size
     ):
-        """Take `count` items from index `first` on of an array of variable-size binary layout.
+        """Build a column from `count` items, from index `first` on, of a variable-size binary
+        array.
 
-        The buffers are Arrow's: `validity` None when nothing is null, `data` None when all items
+        The buffers are Arrow's: `validity` is None if nothing is null, `data` is None if all items
         are empty; `offset_size` is 4 or 8 bytes.
 
         Raises:
@@ -133,9 +134,9 @@ cdef class ByteColumn:
 
     @staticmethod
     def from_views(Py_ssize_t count, Py_ssize_t first, *, validity, views, buffers):
-        """Take `count` items from index `first` on of an array of Arrow's view layout.
+        """Build a column from `count` items, from index `first` on, of an array in view layout.
 
-        `buffers` are those that the views look at; the others are as for `from_arrow`.
+        `buffers` are those that the views refer to; the others are as for `from_arrow`.
 
         Raises:
             SerializationError: the views do not fit the buffers.
@@ -172,10 +173,10 @@ cdef class ByteColumn:
 
     @staticmethod
     def from_headers(headers, str name):
-        """Encode the headers of each record; None where a record has none.
+        """Encode the headers of each record; None for a record without headers.
 
         Raises:
-            SerializationError: there is something else than pairs of a str and bytes or None.
+            SerializationError: an item is not pairs of a str and bytes or None.
         """
         cdef list parts = []
         for index, entry in enumerate(headers):
@@ -187,11 +188,11 @@ cdef class ByteColumn:
 
     @staticmethod
     def from_header_columns(const int64_t[::1] counts, ByteColumn names, ByteColumn values):
-        """Encode headers that are given as columns: how many each record has, and all in a row.
+        """Encode headers given as columns: the count per record, and all names and values in a row.
 
         Raises:
-            SerializationError: these are not the counts of those headers, a record has too many, or
-                one has no name.
+            SerializationError: the counts do not match the headers, a record has too many, or a
+                header has no name.
         """
         cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
         cdef Py_ssize_t row, record_count = counts.shape[0], header = 0, end = 0, size = 0
@@ -232,7 +233,7 @@ cdef class ByteColumn:
 
     @staticmethod
     def repeated(bytes item, Py_ssize_t count):
-        """Take the same item `count` times."""
+        """Build a column of the same item `count` times."""
         cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
         column.count = max(0, count)  # as a list has it
         column.owners = item
@@ -244,7 +245,7 @@ cdef class ByteColumn:
 
 
 cdef ByteColumn of_objects(list objects, str name):
-    """Copy and check in one go: each object is far away, and is fetched once."""
+    """Copy and check in one pass: each object is far away in memory, and is fetched once."""
     cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
     cdef Py_ssize_t index, count = len(objects)
     cdef tuple items = PyTuple_New(count)
@@ -278,7 +279,7 @@ cdef bint offsets_fit(const Items* items, Py_ssize_t count, Py_ssize_t size) noe
 cdef bint views_fit(
     const Items* items, Py_ssize_t count, const int64_t* sizes, Py_ssize_t buffer_count
 ) noexcept nogil:
-    """Whether every view that is not null looks into one of the buffers."""
+    """Return whether every view that is not null refers to one of the buffers."""
     cdef Py_ssize_t index
     cdef View view
     for index in range(items.first, items.first + count):
@@ -299,7 +300,7 @@ cdef bint views_fit(
 cdef bint counts_fit(
     const int64_t* counts, Py_ssize_t record_count, int64_t header_count
 ) noexcept nogil:
-    """Whether the counts of headers are those of `header_count` in all."""
+    """Return whether the counts of headers add up to `header_count`."""
     cdef Py_ssize_t row
     for row in range(record_count):
         if not 0 <= counts[row] <= header_count:
@@ -311,9 +312,8 @@ cdef bint counts_fit(
 cdef Py_ssize_t headers_size(
     ByteColumn names, ByteColumn values, Py_ssize_t first, Py_ssize_t count
 ) noexcept nogil:
-    """The bytes that `count` headers take, their count included; 0 where there are none.
-
-    -1 if one has no name.
+    """Return the encoded size of `count` headers with their count, 0 for none, -1 if one has no
+    name.
     """
     cdef Py_ssize_t index, size
     cdef Field name, value

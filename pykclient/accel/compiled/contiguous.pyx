@@ -71,7 +71,7 @@ cdef object crc32 = None
 
 
 cdef int import_checksums() except -1:
-    """Import the checksums' packages: one takes as long as all of ours together."""
+    """Import the checksum packages: one takes as long as all of ours together."""
     global crc32, crc32c
     from crc32c import crc32c as found_crc32c
     from zlib import crc32 as found_crc32
@@ -93,10 +93,10 @@ cdef struct Header:
 
 
 def find_contiguous(data, Py_ssize_t position, int special, int64_t readable_end):
-    """Return what stands from `position` on, as far as it is plain; None if not even one batch is.
+    """Return the plain batches from `position` on; None if there is none.
 
-    `special` are attributes that a plain batch does not have, beside those that none has. No batch
-    stands behind a gap of offsets and reaches `readable_end`, but for the first.
+    `special` are further attributes that exclude a batch. Except for the first, no batch follows a
+    gap of offsets and reaches `readable_end`.
     """
     cdef Py_buffer view
     cdef Header header, first
@@ -133,10 +133,10 @@ def find_contiguous(data, Py_ssize_t position, int special, int64_t readable_end
 
 
 def decode_contiguous(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs):
-    """Decode whole contiguous batches that end at `end`, up to `CHUNK_RECORD_COUNT_MAX` records.
+    """Decode contiguous batches that end at `end`, up to `CHUNK_RECORD_COUNT_MAX` records.
 
-    Return their columns, and where the next batch stands. Columns are None where the first batch
-    is not what it should be: nothing of it was decoded.
+    Return their columns, and the position of the next batch. The columns are None if the first
+    batch is invalid, and then nothing was decoded.
     """
     cdef Frame frame = Frame.__new__(Frame)
     cdef Header header
@@ -193,9 +193,9 @@ def decode_messages(
 ):
     """Decode up to `count_max` messages of magic 0 and 1 from `position` on, not beyond `end`.
 
-    Return their columns, and where the next message stands. Columns are None where the first one is
-    compressed or odd. `shift` is added to their offsets, which must fit; `append_timestamp_ms` is
-    the time of all that have one.
+    Return their columns, and the position of the next message. The columns are None if the first
+    one is compressed or invalid. `shift` is added to their offsets, which must fit;
+    `append_timestamp_ms` is the time of all that have one.
     """
     cdef Frame frame = Frame.__new__(Frame)
     cdef Header header
@@ -271,7 +271,7 @@ cdef bint pass_messages(
     const unsigned char* start, Py_ssize_t size, Py_ssize_t* position,
     int64_t* first, int64_t* last,
 ) noexcept nogil:
-    """Pass all messages; False: `position` is where one is odd, or there is none."""
+    """Skip all messages; False if `position` is at an invalid one, or there is none."""
     cdef int32_t size_bytes
     cdef int64_t offset
     while position[0] < size:
@@ -293,7 +293,8 @@ cdef bint pass_messages(
 cdef Py_ssize_t count_rows(
     const unsigned char* start, Py_ssize_t position, Py_ssize_t* end
 ) noexcept nogil:
-    """How many records stand in as many whole batches as may be decoded at once; `end` is theirs."""
+    """Return the number of records in as many whole batches as may be decoded at once; set `end`.
+    """
     cdef Header header
     cdef Py_ssize_t count = 0
     while read_header(start + position, end[0] - position, ATTRIBUTES_SPECIAL, &header):
@@ -309,7 +310,7 @@ cdef bint decode(
     const unsigned char* start, Py_ssize_t position, Header* header, Place* places,
     int64_t* header_room,
 ) noexcept nogil:
-    """Note where the fields of one batch's records stand; False if its header says otherwise."""
+    """Store the positions of one batch's fields; False if they contradict its header."""
     cdef Py_ssize_t row, at = position + HEADER_SIZE_BYTES
     cdef Py_ssize_t end = position + header.size_bytes
     if header.magic != MAGIC:
@@ -400,7 +401,7 @@ cdef bint read_header(
 cdef bint read_message_header(
     const unsigned char* at, Py_ssize_t size, Header* header
 ) noexcept nogil:
-    """Do as `read_header` for a message of magic 0 or 1, whose start is there."""
+    """Do the same as `read_header` for a message of magic 0 or 1 whose start is present."""
     cdef int attributes = at[17]
     cdef Py_ssize_t size_min = MESSAGE_START_SIZE_BYTES + 2 * FIELD_LENGTH_SIZE_BYTES
     header.base_offset = header.last_offset = <int64_t>number_at(at, 8)

@@ -55,7 +55,7 @@ cdef inline const unsigned char* pass_bytes(
     const unsigned char* at, const unsigned char* end, const unsigned char* start,
     int32_t* field_at, int32_t* field_size,
 ) noexcept nogil:
-    """Note where a field stands that may be null; return where it ends, NULL if it is odd."""
+    """Store the position of a nullable field; return its end, NULL if it is invalid."""
     cdef int64_t size
     at = get_varint(at, end, &size)
     if at is NULL or size < -1 or size > end - at:
@@ -70,7 +70,7 @@ cdef inline const unsigned char* pass_header(
     const unsigned char** name, int32_t* name_size,
     const unsigned char** value, int32_t* value_size,
 ) noexcept nogil:
-    """Say where name and value of the header at `at` stand; return its end, NULL if it is odd."""
+    """Find name and value of the header at `at`; return its end, NULL if it is invalid."""
     cdef int32_t name_at = 0, value_at = 0
     cdef const unsigned char* start = at
     at = pass_bytes(at, end, start, &name_at, name_size)

@@ -57,7 +57,7 @@ cdef class FrameColumns:
 
     @property
     def offsets(self):
-        """Offsets, which ascend."""
+        """Offsets, in ascending order."""
         cdef Py_ssize_t row
         cdef object first
         if self.is_dense():
@@ -93,7 +93,7 @@ cdef class FrameColumns:
 
     @property
     def headers(self):
-        """Headers; an empty tuple where there are none."""
+        """Headers; an empty tuple for a record without any."""
         cdef Py_ssize_t row
         cdef const unsigned char* start = self.frame.start
         return [
@@ -103,7 +103,7 @@ cdef class FrameColumns:
 
     @property
     def size_bytes(self):
-        """An upper bound of what keys, values and headers take together."""
+        """Upper bound of the size of keys, values and headers together."""
         cdef Place* last = self.places + self.count - 1
         if self.count == 0:
             return 0
@@ -111,20 +111,22 @@ cdef class FrameColumns:
 
     @property
     def first_offset(self):
-        """The offset of the first record; there must be one."""
+        """Offset of the first record; there must be one."""
         if not self.count:
             raise IndexError("there is no record")
         return self.places[0].offset
 
     @property
     def last_offset(self):
-        """The offset of the last record; there must be one."""
+        """Offset of the last record; there must be one."""
         if not self.count:
             raise IndexError("there is no record")
         return self.places[self.count - 1].offset
 
     def find(self, offset):
-        """Return the index of the first record at `offset` or after it, the length if none is."""
+        """Return the index of the first record at or after `offset`, or the length if there is
+        none.
+        """
         cdef Py_ssize_t low = 0
         cdef Py_ssize_t high = self.count
         cdef Py_ssize_t middle
@@ -141,7 +143,7 @@ cdef class FrameColumns:
         return low
 
     def rows(self, Py_ssize_t start, stop=None):
-        """Return the records from index `start` up to `stop`, which is not included."""
+        """Return the records from index `start` up to, but excluding, `stop`."""
         cdef Py_ssize_t end = self.count if stop is None else min(self.count, <Py_ssize_t>stop)
         if start < 0 or end < 0:
             raise IndexError("rows count from the first one, from 0")
@@ -156,7 +158,7 @@ cdef class FrameColumns:
 
 
 def record_bytes(data):
-    """Return `data` in the form that `decode_records` reads: here, itself."""
+    """Return `data` in the form that `decode_records` reads, which is `data` itself."""
     return data
 
 
@@ -292,7 +294,7 @@ cdef Py_ssize_t find_places(
 cdef const unsigned char* pass_headers(
     const unsigned char* at, const unsigned char* end, int64_t count
 ) noexcept nogil:
-    """Check `count` headers; return where they end, NULL if they are odd."""
+    """Check `count` headers; return their end, NULL if they are invalid."""
     cdef const unsigned char* name = NULL
     cdef const unsigned char* value = NULL
     cdef int32_t name_size = 0, value_size = 0
@@ -305,7 +307,7 @@ cdef const unsigned char* pass_headers(
 
 
 cdef tuple headers_at(const unsigned char* at, Py_ssize_t size):
-    """Make the headers that stand in `size` bytes, which were checked."""
+    """Build the headers from `size` bytes, which were checked."""
     cdef const unsigned char* end = at + size
     cdef const unsigned char* name = NULL
     cdef const unsigned char* value = NULL

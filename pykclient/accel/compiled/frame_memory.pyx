@@ -21,7 +21,7 @@ cdef Py_ssize_t FIRST_BYTES = ALLOCATION_BYTES
 
 @cython.final
 cdef class Room:
-    """`size_bytes` of memory, used as views, that never move while there are any."""
+    """Memory of `size_bytes`, used through views, which never moves while there are any."""
 
     cdef Memory memory
     cdef Py_ssize_t size_bytes
@@ -70,9 +70,9 @@ cdef class FrameMemory:
         self.size_bytes = size_bytes
 
     def space(self, Py_ssize_t filled_bytes):
-        """Return where the bytes after the first `filled_bytes` go; there must be more to come.
+        """Return the space for the bytes after the first `filled_bytes`; more must be due.
 
-        The view of the last call must not be used any more.
+        The view of the last call must not be used any longer.
         """
         if self.view is not None:
             self.view.release()
@@ -83,5 +83,5 @@ cdef class FrameMemory:
         return self.view
 
     def frame(self):
-        """Return all that was received. There is no more to come."""
+        """Return all received bytes, when no more are due."""
         return memoryview(self.room).toreadonly()

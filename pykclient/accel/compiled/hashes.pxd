@@ -19,7 +19,7 @@ cdef enum:
 
 
 cdef inline bint is_hashed(int rule, Py_ssize_t size) noexcept nogil:
-    """Whether a record's partition follows from its key of so many bytes, -1 for null."""
+    """Return whether a record's partition follows from its key of a size, -1 for null."""
     if not rule & HASHES:
         return False
     if size > 0:
@@ -30,7 +30,7 @@ cdef inline bint is_hashed(int rule, Py_ssize_t size) noexcept nogil:
 cdef inline uint32_t partition_of(
     int rule, const unsigned char* key, Py_ssize_t size, uint32_t partition_count
 ) noexcept nogil:
-    """Of a null key, size 0."""
+    """The data of a null key, of size 0."""
     cdef uint32_t hashed
     if rule & HASHES == MURMUR2:
         return (murmur2(key, size) & 0x7FFFFFFF) % partition_count

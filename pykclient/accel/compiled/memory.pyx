@@ -27,7 +27,7 @@ cdef core_lock lock
 
 
 cdef int grow_memory(Memory* memory, Py_ssize_t used, Py_ssize_t size) except -1:
-    """Make `memory` at least `size` bytes large; its first `used` bytes stay as they are."""
+    """Make `memory` at least `size` bytes large, and keep its first `used` bytes."""
     cdef Memory larger
     if size >= LARGE_BYTES and take_spare(&larger, size):
         if used:  # memcpy may not be given the NULL of no memory, even for no bytes
@@ -43,7 +43,7 @@ cdef int grow_memory(Memory* memory, Py_ssize_t used, Py_ssize_t size) except -1
 
 
 cdef bint take_spare(Memory* memory, Py_ssize_t size) noexcept:
-    """Find the smallest spare piece of at least `size` bytes; False if there is none that fits."""
+    """Find the smallest spare piece of at least `size` bytes; False if there is none."""
     global spare_count, spare_bytes
     cdef Py_ssize_t place, best = -1
     if size < LARGE_BYTES:
@@ -65,7 +65,7 @@ cdef bint take_spare(Memory* memory, Py_ssize_t size) noexcept:
 
 
 cdef void give_memory(Memory* memory) noexcept:
-    """Give memory back; `memory` is empty afterwards."""
+    """Return memory to the pool; `memory` is empty afterwards."""
     global spare_count, spare_bytes
     cdef bint is_kept
     take_core_lock(&lock)

@@ -60,7 +60,7 @@ cdef extern from *:
 @cython.final
 @cython.no_gc
 cdef class Origin:
-    """What all records of a run have in common."""
+    """The values that all records of a run share."""
 
     cdef object topic
     cdef object partition
@@ -130,18 +130,18 @@ leader_epoch, serialized_key_size, serialized_value_size)\n--\n\nOne record as a
 
     @property
     def topic_partition(self):
-        """The partition that it was read from."""
+        """The partition that the record was read from."""
         return TopicPartition(self.origin.topic, self.origin.partition)
 
     @property
     def timestamp(self):
-        """The timestamp in UTC; None if there is none, or it is beyond the year 9999."""
+        """The timestamp in UTC; None if there is none, or it is after the year 9999."""
         return utc_datetime(self.timestamp_ms)
 
     def header(self, name, default=None):
-        """Return the value of the last header of that name, None if it is null.
+        """Return the value of the last header with a name; None if it is null.
 
-        `default` is returned where no header has the name.
+        `default` is returned if no header has the name.
         """
         for each, value in reversed(self.headers):
             if each == name:
@@ -150,12 +150,12 @@ leader_epoch, serialized_key_size, serialized_value_size)\n--\n\nOne record as a
 
     @property
     def timestamp_type(self):
-        """Who set the timestamp."""
+        """The origin of the timestamp."""
         return self.origin.timestamp_type
 
     @property
     def leader_epoch(self):
-        """The epoch of the leader that took the record, None if the broker did not report it."""
+        """The epoch of the leader that wrote the record, None if the broker did not report it."""
         return self.origin.leader_epoch
 
     @property
@@ -262,11 +262,12 @@ cdef class RecordIterator:
 def iterate_records(
     columns, *, topic, partition, timestamp_type, leader_epoch, keys=None, values=None
 ):
-    """Return the records of `columns`, each made when it is taken, and what counts those left.
+    """Return an iterator over the records of `columns`, and an object that counts the remaining
+    ones.
 
-    Its `operator.length_hint` is exact whenever no record is being taken.
-    `keys` and `values` stand for the raw ones where a deserializer has made them into something
-    else; the sizes are those of the raw ones.
+    Each record is made when it is taken. The object's `operator.length_hint` is exact whenever no
+    record is being taken. `keys` and `values` replace the raw ones if they were deserialized; the
+    sizes are those of the raw ones.
     """
     cdef RecordIterator records
     if keys is None and values is None and type(columns) is FrameColumns:

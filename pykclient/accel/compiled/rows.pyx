@@ -46,9 +46,9 @@ cdef enum Stop:
 cdef class RowBlock:
     """Records as columns of the same length.
 
-    `keys` and `headers` None: all are null, or have none; `headers` are encoded. `timestamps_ms` is
-    one for all, or one for each, and not negative. `first_row` is the number of the block's first
-    row in whatever it is a part of.
+    `keys` and `headers` None mean that all are null, or have none; `headers` are encoded.
+    `timestamps_ms` is one number for all, or one for each, and not negative. `first_row` is the
+    number of the block's first row in the whole that it is part of.
     """
 
     cdef readonly Py_ssize_t first_row
@@ -94,13 +94,13 @@ cdef class RowBlock:
         return self.count
 
     def key_and_value(self, Py_ssize_t row):
-        """Return the key and the value of a row, by its number in the block."""
+        """Return the key and the value of a row, by its index in the block."""
         if not 0 <= row < self.count:
             raise IndexError("there is no such row")
         return (None if self.keys is None else bytes_at(self.keys, row)), bytes_at(self.values, row)
 
     def largest(self):
-        """Return the row that may take the most bytes in a batch, the first of them, and how many.
+        """Return the first row with the largest possible size in a batch, and that size.
 
         The block must not be empty.
         """
@@ -113,17 +113,16 @@ cdef class RowBlock:
     def by_partition(
         self, partition_counts, *, int key_rule, take_turn, topics=None, partitions=None
     ):
-        """Return the runs that go to each partition, each in the block's order.
+        """Return the runs for each partition, each in the block's order.
 
-        `partition_counts` has the topics' numbers of partitions, `topics` each row's topic by its
-        place there, None when there is one; `partitions` has each row's partition, -1 to leave it
-        to the key, None when all do. A row that `key_rule` hashes the key of goes where that says.
-        Any other goes to the sticky partition: in a run of its own, with
-        partition None, if no row of its topic has to be anywhere; else it is put in order with
-        those that have.
+        `partition_counts` has the topics' partition counts, `topics` each row's index into it
+        (None: a single topic); `partitions` has each row's partition, -1 or None to leave it to the
+        key. A row whose key `key_rule` hashes goes to the partition of the hash. All others go to
+        the sticky partition: as a separate run with partition None if no row of their topic has a
+        fixed partition, otherwise merged in order with those that have.
 
-        ``take_turn(topic, size_bytes)`` counts what the sticky partition took since the last call,
-        and returns the partition whose turn it is then, and how many bytes it takes at least.
+        ``take_turn(topic, size_bytes)`` counts the bytes that the sticky partition took since the
+        last call, and returns the next sticky partition and the minimum number of bytes it takes.
         """
         cdef Grouping grouping = Grouping(partition_counts, topics, partitions)
         grouping.check(self)  # before there is memory for no topic at all
@@ -135,7 +134,7 @@ cdef class RowBlock:
         return grouping.groups(self, key_rule, take_turn)
 
     cdef inline Py_ssize_t size_bytes(self, Py_ssize_t row) noexcept nogil:
-        """The most bytes that a row can take in a batch."""
+        """Return the maximum size of a row in a batch."""
         cdef Py_ssize_t size = OVERHEAD_BYTES + max(field_at(&self.values.items, row).size, 0)
         if self.keys is not None:
             size += max(field_at(&self.keys.items, row).size, 0)
@@ -158,18 +157,18 @@ cdef class RowRun:
 
     @property
     def size_bytes_estimate(self):
-        """About how many bytes the rest takes; enough for its first row, if there is one."""
+        """Estimated size of the remaining rows; enough for the first one, if there is one."""
         return self.estimate()
 
     @property
     def next_size_bytes_max(self):
-        """The most bytes that the next row can take; 0 when there is none."""
+        """Maximum size of the next row; 0 if there is none."""
         return self.block.size_bytes(self.row_at(self.position)) if len(self) else 0
 
     def append_to(self, RecordAppender appender not None):
-        """Append some rows, as many as fit at most; return the index of the first, and how many.
+        """Append as many rows as fit, or some of them; return the first index and their number.
 
-        None is appended only when none fits. What was appended has to be taken.
+        No row is appended only if none fits. Take the appended rows afterwards.
         """
         cdef Py_ssize_t first, count
         take_core_lock(&appender.lock)
@@ -181,11 +180,11 @@ cdef class RowRun:
         return first, count
 
     def fill(self, RecordAppender appender not None):
-        """Append as many rows as fit to an appender that no other thread sees; return how many."""
+        """Append as many rows as fit to an appender of this thread only; return their number."""
         return self.encode(appender, 0)
 
     def take(self, Py_ssize_t count):
-        """Take the next `count` rows out; return their numbers, a range if they are in a row."""
+        """Remove the next `count` rows; return their indexes, as a range if they are contiguous."""
         cdef Py_ssize_t start = self.position, first = self.block.first_row, index
         cdef array taken
         count = max(0, min(count, self.stop - start))
@@ -214,7 +213,7 @@ cdef class RowRun:
         )
 
     cdef Py_ssize_t encode(self, RecordAppender appender, Py_ssize_t stretch_bytes) except -1:
-        """Append rows until one does not fit, or `stretch_bytes` are written, 0 for no limit."""
+        """Append rows until one does not fit, or `stretch_bytes` are written (0: no limit)."""
         cdef Cursor cursor
         cdef bint is_private = not stretch_bytes
         cdef Py_ssize_t end_bytes = appender.size + stretch_bytes, estimate = self.estimate()
@@ -270,7 +269,7 @@ cdef void begin(Cursor* cursor, RowRun run, RecordAppender appender) noexcept:
 
 
 cdef int commit(Cursor* cursor, RecordAppender appender) except -1:
-    """Let the appender have what was written."""
+    """Commit the written rows to the appender."""
     if cursor.index > appender.count:
         if cursor.first_ms != appender.last_timestamp_ms:
             appender.note_timestamp(cursor.first_ms)
@@ -281,7 +280,7 @@ cdef int commit(Cursor* cursor, RecordAppender appender) except -1:
 
 
 cdef Stop put_rows(Cursor* cursor, RowRun run, RowBlock block) noexcept nogil:
-    """Write rows from the cursor on, and move it."""
+    """Write rows from the cursor on, and advance it."""
     cdef const int64_t* numbers = NULL
     cdef const int64_t* times_ms = block.times_ms
     cdef const Items* values = &block.values.items
@@ -451,7 +450,7 @@ cdef class Grouping:
         return found
 
     cdef int check(self, RowBlock block) except -1:
-        """Whatever is wrong here must not be looked up in memory."""
+        """Check the arguments: invalid values must not be used as addresses."""
         cdef Py_ssize_t row, topic_count = len(self.partition_counts)
         if self.topic_view is not None and self.topic_view.shape[0] != block.count:
             raise SerializationError(
@@ -569,9 +568,9 @@ cdef class Grouping:
 
 
 def largest_partitions(const int32_t[::1] partitions, topics, Py_ssize_t topic_count):
-    """Return the largest partition that is named for each topic, -1 where none is.
+    """Return the largest partition named for each topic, or -1 if there is none.
 
-    `topics` has each row's topic, None when there is one.
+    `topics` has each row's topic; None means a single one.
     """
     cdef const int32_t[::1] topic_of = topics
     cdef array found = array("i", [-1]) * topic_count

@@ -77,7 +77,7 @@ cdef class Delivery:
         return f"<Delivery: {state}>"
 
     def __reduce__(self):
-        """Refuse to be pickled or copied.
+        """Raise an error: a delivery can be neither pickled nor copied.
 
         Raises:
             UsageError: always.
@@ -88,7 +88,7 @@ cdef class Delivery:
         return isinstance(self.batch, BatchResult) and (<BatchResult>self.batch).is_well
 
     def done(self):
-        """Whether the record's result is known."""
+        """Return whether the record's result is known."""
         assert self.batch is not None
         if self.is_well():
             return True
@@ -97,7 +97,7 @@ cdef class Delivery:
     def result(self, timeout=None):
         """Wait and return the record's metadata.
 
-        `timeout` is in seconds, None waits until the record is delivered or has failed.
+        `timeout` is in seconds; None waits until the record is delivered or has failed.
 
         Raises:
             KafkaTimeoutError: the time ran out; the record may still be delivered.
@@ -109,11 +109,11 @@ cdef class Delivery:
         return self.batch.result(self.index, timeout)
 
     def get(self, timeout=None):
-        """Do as `result` does."""
+        """Return the same as `result`."""
         return self.result(timeout)
 
     def exception(self, timeout=None):
-        """Wait as `result` does and return why the record failed, or None when it did not.
+        """Wait like `result` and return the error of the record, or None if it succeeded.
 
         Raises:
             KafkaTimeoutError: the time ran out.
@@ -124,7 +124,7 @@ cdef class Delivery:
         return self.batch.exception(self.index, timeout)
 
     def add_done_callback(self, function):
-        """Call `function` with this delivery once there is a result, at once if there is."""
+        """Call `function` with this delivery when there is a result, or at once if there is."""
         assert self.batch is not None
         check_callable(function, "add_done_callback: function", "the delivery")
         self.batch.add_done_callback(self.index, lambda: function(self))
@@ -156,7 +156,7 @@ cdef class RecordAppender:
 
     @property
     def size_bytes(self):
-        """How many bytes of records it holds; no batch header, no compression."""
+        """Size of the records in bytes, without batch header and compression."""
         return self.size
 
     def append(self, timestamp_ms, key, value, headers=None, on_delivery=None):
@@ -176,27 +176,29 @@ cdef class RecordAppender:
         )
 
     def grow(self, Py_ssize_t capacity_bytes):
-        """Raise the capacity; without effect once sealed."""
+        """Increase the capacity; no effect once sealed."""
         take_core_lock(&self.lock)
         if not self.is_sealed and capacity_bytes > self.capacity_bytes:
             self.capacity_bytes = capacity_bytes
         give_core_lock(&self.lock)
 
     def seal(self):
-        """Take no more records. An append either came before, whole, or returns None."""
+        """Seal the appender. An append either came before, completely, or returns None."""
         take_core_lock(&self.lock)
         self.is_sealed = True
         self.capacity_bytes = -1
         give_core_lock(&self.lock)
 
     def view(self):
-        """The encoded records. Seal first, and release the view before the appender goes."""
+        """Return the encoded records. Seal first, and release the view before the appender is
+        dropped.
+        """
         return memoryview(self)
 
     def frame(self, Py_ssize_t head_bytes):
-        """The encoded records with `head_bytes` in front to be written, and all of it writable.
+        """Return the encoded records after `head_bytes` bytes of space, all writable.
 
-        No frame shares them with an earlier one. Seal first.
+        No two frames share memory. Seal first.
         """
         if not self.is_sealed or head_bytes < 0:
             raise BufferError("only of a sealed appender, and behind a head of 0 bytes or more")
@@ -217,7 +219,7 @@ cdef class RecordAppender:
     cdef Delivery put(
         self, int64_t timestamp_ms, bytes key, bytes value, bytes header_part, object on_delivery
     ):
-        """Append a record that is known to be right; None when it does not fit, or all is sealed."""
+        """Append a checked record; None if it does not fit or the batch is sealed."""
         cdef Py_ssize_t key_size = -1 if key is None else PyBytes_GET_SIZE(key)
         cdef Py_ssize_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
         cdef Py_ssize_t header_size = 1 if header_part is None else PyBytes_GET_SIZE(header_part)
@@ -262,7 +264,7 @@ cdef class RecordAppender:
         return delivery
 
     cdef int make_room(self, Py_ssize_t size) except -1:
-        """Have room for `size` bytes in all: twice as much as before, but no more than it takes."""
+        """Grow the memory to `size` bytes: twice as large as before, but no larger than needed."""
         cdef Py_ssize_t wanted = min(max(2 * self.allocated, CHUNK_BYTES), self.capacity_bytes)
         cdef Py_ssize_t used = HEAD_ROOM_BYTES + self.size if self.allocated else 0
         grow_memory(&self.memory, used, HEAD_ROOM_BYTES + max(wanted, size))
@@ -271,7 +273,7 @@ cdef class RecordAppender:
         return 0
 
     cdef int note_timestamp(self, int64_t timestamp_ms) except -1:
-        """Begin a run of records with this timestamp."""
+        """Start a run of records with this timestamp."""
         cdef array first_indexes = self.first_indexes, timestamps_ms = self.timestamps_ms
         cdef Py_ssize_t place = len(first_indexes)
         resize_smart(first_indexes, place + 1)
@@ -288,7 +290,7 @@ cdef class RecordAppender:
 
 @cython.final
 cdef class Frame:
-    """The records of a sealed appender where they are, with the room in front of them."""
+    """The records of a sealed appender, in place, with the space before them."""
 
     cdef RecordAppender appender
     cdef Py_ssize_t head_bytes
@@ -306,12 +308,12 @@ cdef class Frame:
 cdef class TopicAppenders:
     """The open batches of one topic, as `SendCore.send` finds them.
 
-    `open` holds an appender or None per partition. `sticky` is the one that records without a key
-    go to, None while none is chosen; it is one of `open`. `key_rule` says which records with keys
-    go there, too. Where it gives each record a partition of its own, `choices` are the partitions
-    to choose from, and `turn` is what counts the choices.
+    `open` holds an appender or None per partition. `sticky` is the one for records without a key,
+    None while none is chosen; it is one of `open`. `key_rule` decides which records with keys go
+    there, too. If it gives each record its own partition, `choices` are the partitions to choose
+    from, and `turn` counts the choices.
 
-    Owner: the slow path, which replaces items whole; `send` only reads, and counts `turn` on.
+    Owner: the slow path, which replaces items as a whole; `send` only reads, and advances `turn`.
     """
 
     cdef readonly list open
@@ -330,7 +332,7 @@ cdef class TopicAppenders:
         self.turn = turn
 
     cpdef Py_ssize_t next_choice(self):
-        """Return the partition of the next record, -1 while there is none to choose from.
+        """Return the partition of the next record, or -1 if there is none to choose from.
 
         `turn` is a counter for `ROUND_ROBIN`, and the state of a xorshift for `RANDOM`: not 0.
         """
@@ -355,7 +357,7 @@ cdef class TopicAppenders:
 
     @property
     def sticky(self):
-        """The appender for records without a key, None while none is chosen."""
+        """The appender for records without a key; None while none is chosen."""
         return self.take_sticky()
 
     @sticky.setter
@@ -373,7 +375,8 @@ cdef class TopicAppenders:
         return appender
 
     cdef inline RecordAppender of_partition(self, object partition):
-        """The open appender of a partition that a caller named; None if that is no partition."""
+        """Return the open appender of a partition that a caller named; None if it does not exist.
+        """
         cdef Py_ssize_t index
         if not PyLong_CheckExact(partition):
             return None
@@ -434,30 +437,30 @@ cdef class SendCore:
         headers=None,
         on_delivery=None,
     ):
-        """Append a record to a batch, in general without waiting, and return its `Delivery`.
+        """Append a record to a batch, usually without waiting, and return its `Delivery`.
 
-        `topic` is a name, or a `ProducerRecord`, which has everything but `on_delivery`. `value`
-        and `key` are bytes or None for null, or what the configured serializers take. Without a
-        `partition` the partitioner chooses: by the key's hash as Java does, or one partition after
-        the other for records without a key. `timestamp_ms` is in milliseconds since 1970, None for
-        now; `headers` are pairs of a name and bytes or None (KIP-82), or a dict of them.
+        `topic` is a name, or a `ProducerRecord` with everything but `on_delivery`. `value` and
+        `key` are bytes, None for null, or objects for the configured serializers. Without a
+        `partition` the partitioner chooses: by the key's hash as in Java, or the sticky partition
+        for records without a key. `timestamp_ms` is in milliseconds since 1970, None for now;
+        `headers` are pairs of a name and bytes or None (KIP-82), or a dict of them.
 
-        `on_delivery(metadata, error)` is called once the record is delivered or has failed, in the
-        sender thread, in the order in which a partition's records were sent. `error` is None or a
-        `KafkaError`, with which `metadata` has no offset. It must not wait: a `send` in it that
-        would have to raises `BufferExhaustedError`.
+        `on_delivery(metadata, error)` is called in the sender thread when the record is delivered
+        or has failed, in the order in which a partition's records were sent. `error` is None or a
+        `KafkaError`, and then `metadata` has no offset. It must not block: a `send` in it that
+        would have to wait raises `BufferExhaustedError`.
 
-        This waits up to `max_block_ms` for metadata of a topic that the producer does not know, and
-        for memory when `buffer_memory` is used up.
+        This waits up to `max_block_ms` for metadata of an unknown topic, and for memory when
+        `buffer_memory` is used up.
 
         Raises:
-            ClosedError, ForkedClientError: the producer was closed, or is another process's.
-            SerializationError: a serializer failed, or something is not bytes and has none.
+            ClosedError, ForkedClientError: the producer was closed, or belongs to another process.
+            SerializationError: a serializer failed, or a value is not bytes and has no serializer.
             RecordTooLargeError: more than `max_request_size` or `buffer_memory` allow.
             KafkaTimeoutError: no metadata in time; the message says why.
             BufferExhaustedError: no memory in time.
-            UsageError: a field has a value that no record can have.
-            KafkaError: brokers refuse the topic, or us, for good (`InvalidTopicError`,
+            UsageError: a field has an invalid value.
+            KafkaError: brokers refuse the topic or the client permanently (`InvalidTopicError`,
                 `TopicAuthorizationFailedError`, `UnsupportedVersionError` and others).
         """
         # Anything else than a name may be one that the slow way knows, or have no hash.
@@ -523,7 +526,7 @@ def partition_of_key(bytes key not None, uint32_t partition_count, int rule=MURM
 
 
 cdef inline uint32_t partition_of_bytes(int rule, bytes key, uint32_t partition_count):
-    """Of None, where an empty key goes."""
+    """Data of None where an empty key is meant."""
     if key is None:
         return partition_of(rule, NULL, 0, partition_count)
     return partition_of(
@@ -532,7 +535,7 @@ cdef inline uint32_t partition_of_bytes(int rule, bytes key, uint32_t partition_
 
 
 cdef inline unsigned char* put_field(unsigned char* out, bytes field, Py_ssize_t size):
-    """Write the size of a field, -1 for null, and its bytes; return where they end."""
+    """Write the size of a field, -1 for null, and its bytes; return their end."""
     out = put_varint(out, size)
     if size <= 0:
         return out
@@ -552,7 +555,7 @@ cdef int64_t checked_timestamp(object timestamp_ms) except -1:
 
 
 cdef bytes header_part_of(object headers):
-    """The headers as they stand in a record, their count first."""
+    """Return the encoded headers of a record, with their count first."""
     cdef Py_ssize_t size
     cdef tuple pairs
     cdef bytes part
@@ -567,7 +570,7 @@ cdef bytes header_part_of(object headers):
 
 
 cdef Py_ssize_t plain_header_size(tuple pairs) except -2:
-    """The bytes that headers take, their count included; -1 if they are not all plain pairs."""
+    """Return the encoded size of headers with their count; -1 if they are not all plain pairs."""
     cdef Py_ssize_t size = varint_size(len(pairs)), name_size, value_size
     for pair in pairs:
         if type(pair) is not tuple or len(<tuple>pair) != 2:

@@ -14,7 +14,7 @@ cdef inline uint64_t zigzag(int64_t number) noexcept nogil:
 
 
 cdef inline Py_ssize_t varint_size(int64_t number) noexcept nogil:
-    """How many bytes `put_varint` writes."""
+    """Return the number of bytes that `put_varint` writes."""
     cdef uint64_t rest = zigzag(number) >> 7
     cdef Py_ssize_t size = 1
     while rest:
@@ -24,7 +24,7 @@ cdef inline Py_ssize_t varint_size(int64_t number) noexcept nogil:
 
 
 cdef inline unsigned char* put_varint(unsigned char* out, int64_t number) noexcept nogil:
-    """Write `number` at `out`, which has room for it, and return where it ends."""
+    """Write `number` at `out`, which must have space for it, and return its end."""
     cdef uint64_t rest = zigzag(number)
     while rest > 0x7F:
         out[0] = <unsigned char>(rest & 0x7F | 0x80)
@@ -37,7 +37,7 @@ cdef inline unsigned char* put_varint(unsigned char* out, int64_t number) noexce
 cdef inline const unsigned char* get_varint(
     const unsigned char* at, const unsigned char* end, int64_t* number
 ) noexcept nogil:
-    """Read the number at `at`; return where it ends, NULL if it is cut off or beyond 64 bits."""
+    """Read the number at `at`; return its end, NULL if it is truncated or beyond 64 bits."""
     cdef uint64_t rest
     cdef int shift = 0
     cdef unsigned char byte
