@@ -134,7 +134,7 @@ def here(config: type[ClientConfig], name: str, default: str) -> Found:
     """Return the status of a setting for a producer or a consumer.
 
     Raises:
-        KeyError: the setting is unknown: add it to `unknown_keys`.
+        KeyError: the setting is unknown: add it to ``other_clients.toml``.
     """
     key = underscored(name)
     for setting in config.settings():

@@ -89,7 +89,7 @@ def indented(lines: list[str], levels: int = 1) -> list[str]:
 
 
 def _condition(group: Versions, among: Versions, *, is_covered: bool) -> str:
-    """Return the condition that separates `group` from the rest of `among`; empty if none is left."""
+    """Return the condition that separates `group` from the other versions; empty if none."""
     if is_covered:
         return "" if group.low == among.low else f"version >= {group.low}"
     if group.low == among.low:
