@@ -142,7 +142,7 @@ class ClientConfig(SecurityConfig):
     socket_keepalive_enable = Setting(
         boolean(),
         True,
-        "Let the system check idle connections (TCP keep-alive). Java always does and has no "
+        "True lets the system check idle connections (TCP keep-alive). Java always does and has no "
         "such setting; librdkafka's default is false.",
         key="socket.keepalive.enable",
         is_ours=True,

@@ -337,8 +337,8 @@ class ClientSettings(TypedDict, total=False):
     9223372036854775807.
     """
     socket_keepalive_enable: bool
-    """Let the system check idle connections (TCP keep-alive). Java always does and has no such
-    setting; librdkafka's default is false. Default: true; true or false.
+    """True lets the system check idle connections (TCP keep-alive). Java always does and has no
+    such setting; librdkafka's default is false. Default: true; true or false.
     """
     ssl_cipher_suites: str | Sequence[str]
     """Cipher suites that may be used, by their standard or OpenSSL names; empty means OpenSSL's

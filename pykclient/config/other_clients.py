@@ -29,7 +29,7 @@ class OtherClients:
         """Kafka's name today of a setting, by its other name with underscores."""
 
         self.gone = {name: cure for cure, names in settings["gone"].items() for name in names}
-        """What to do instead of a setting that has no counterpart, by its name."""
+        """The cure for a setting without a counterpart, by its name."""
 
         self.not_built: Sequence[str] = settings["not_built"]
         """Settings of a part of TLS or SASL that is not built."""

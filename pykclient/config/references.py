@@ -30,7 +30,7 @@ class Reference(NamedTuple):
 
     @property
     def has_path(self) -> bool:
-        """Whether there are two colons in it."""
+        """True if it contains two colons."""
         return self.end - self.start > len(self.provider) + len(self.key) + len("${:}")
 
 
