@@ -72,13 +72,13 @@ cdef class Origin:
 @cython.freelist(256)
 cdef class ConsumerRecord:
     """ConsumerRecord(topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers, \
-leader_epoch, serialized_key_size, serialized_value_size)\n--\n\nOne record as a consumer sees it.
+leader_epoch, serialized_key_size, serialized_value_size)\n--\n\nOne record, as a consumer returns it.
 
-    `topic`, `partition` and `offset` are its place; `timestamp_ms` is in milliseconds since 1970,
-    and `timestamp_type` is what set it. `key` and `value` are bytes, or what a deserializer made of
-    them; None is null. `headers` are pairs of a name and bytes or None, in order. `leader_epoch` is
-    None when the broker did not report it; the sizes are those of the bytes before a deserializer,
-    -1 for null. Attributes, `==` and `repr` are promised; that it is a tuple is not.
+    `topic`, `partition` and `offset` are its location; `timestamp_ms` is in milliseconds since
+    1970, and `timestamp_type` its origin. `key` and `value` are bytes, or a deserializer's result;
+    None is null. `headers` are pairs of a name and bytes or None, in order. `leader_epoch` is None
+    if the broker did not report it; the sizes are those of the bytes before deserialization, -1 for
+    null. Attributes, `==` and `repr` are stable; that it is a tuple is not.
     """
 
     # A record has copies of its bytes, so that one that is kept keeps nothing else. The garbage

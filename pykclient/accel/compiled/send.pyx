@@ -57,9 +57,9 @@ cdef array NUMBERS = array("q")
 @cython.no_gc
 @cython.freelist(512)
 cdef class Delivery:
-    """Delivery(batch, index)\n--\n\nThe place of one record in its batch, which has the result.
+    """Delivery(batch, index)\n--\n\nThe pending result of one record.
 
-    Has the methods of a `concurrent.futures.Future` that only look. `batch` is None where nobody
+    It has the methods of a `concurrent.futures.Future` that only read. `batch` is None if nobody
     waits for records (a batch built outside a producer).
     """
 
