@@ -365,7 +365,8 @@ class SinkCluster:
                     f"{TOPIC_WAIT_S} s: create it, or see kafka.bootstrap.servers and the option "
                     f"'topic'."
                 ) from error
-            raise
+            # Brokers that know it may be busy: this takes as long as every other request may.
+            producer.partitions_for(topic)
         self._has_topic = True
 
     def _end(self, written: tuple[Written, ...], is_commit: bool) -> frozenset[str]:

@@ -12,6 +12,7 @@ from pykclient import Admin, NewTopic
 from pykclient.errors import KafkaTimeoutError
 from pykclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pykclient.testing import ApiKey
+from pykclient.testing.fake.faults import delay_response
 from spark_connector.exactly_once import cluster as cluster_module
 from spark_connector.exactly_once.cluster import SinkCluster
 from spark_connector.exactly_once.names import ATOMIC_TASK, sink_group
@@ -113,3 +114,17 @@ def test_a_claim_ends_where_admins_are_told_of_a_stale_coordinator_only(
         with pytest.raises(KafkaTimeoutError, match=reason):
             make_driver().run(PROTOCOL.claim())
     assert make_driver().run(PROTOCOL.claim()).turn == 3
+
+
+def test_brokers_that_are_slow_to_name_a_topic_are_awaited(
+    fake_kafka: FakeKafka, make_driver: MakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that they do not know is an error soon; one that they know may take them longer."""
+    monkeypatch.setattr(cluster_module, "TOPIC_WAIT_S", 0.05)
+
+    def names_topic(request: Request) -> bool:
+        return any(one.name == TOPIC for one in getattr(request, "topics", None) or ())
+
+    with fake_kafka.control() as cluster:
+        cluster.faults.add(delay_response(300), ApiKey.METADATA, times=None, when=names_topic)
+    assert make_driver().run(PROTOCOL.claim()).turn == 1
