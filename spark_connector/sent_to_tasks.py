@@ -38,12 +38,17 @@ class SentToTasks:
 
     def __reduce__(self) -> tuple[Callable[[str, bytes], object], tuple[str, bytes]]:
         _note_use()
-        send_by_value()
-        return arrived, (__version__, pickle.dumps((type(self), self.__dict__)))
+        return reduced(self)
+
+
+def reduced(made: object) -> tuple[Callable[[str, bytes], object], tuple[str, bytes]]:
+    """Return what Spark pickles of an object that tasks get."""
+    send_by_value()
+    return arrived, (__version__, pickle.dumps((type(made), made.__dict__)))
 
 
 @cause_first()
-def unpickled(driver_version: str, pickled: bytes) -> SentToTasks:
+def unpickled(driver_version: str, pickled: bytes) -> object:
     """The object that a driver of this version has pickled.
 
     Raises: `ConfigError` when this process has another version.
@@ -54,9 +59,10 @@ def unpickled(driver_version: str, pickled: bytes) -> SentToTasks:
             f"{__version__}: install the driver's version on every executor, or send it along "
             f"with spark.archives."
         )
-    _note_use()
     kind, attributes = pickle.loads(pickled)  # noqa: S301 - the driver's, as all of a task is
-    made: SentToTasks = kind.__new__(kind)
+    if issubclass(kind, SentToTasks):
+        _note_use()
+    made: object = kind.__new__(kind)
     made.__dict__.update(attributes)
     return made
 

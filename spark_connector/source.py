@@ -17,7 +17,7 @@ from spark_connector.shown_errors import cause_first
 from spark_connector.versions import DataSource, stream_reader_for_spark
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping
 
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
@@ -37,6 +37,12 @@ class KafkaDataSource(DataSource):
         given = copy(options)
         given.update(of_spark(options))
         super().__init__(given)
+
+    def __reduce__(self) -> tuple[Callable[[str, bytes], object], tuple[str, bytes]]:
+        # Spark sends it along with a reader or a writer.
+        from spark_connector.sent_to_tasks import reduced
+
+        return reduced(self)
 
     @classmethod
     def name(cls) -> str:

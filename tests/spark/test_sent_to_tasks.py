@@ -19,7 +19,6 @@ from spark_connector.stream_reader import KafkaStreamReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spark_connector.sent_to_tasks import SentToTasks
 
 VALUES = StructType().add("value", BinaryType())
 READ = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a"}
@@ -44,12 +43,13 @@ for use in range(3):
 """
 
 
-def pickled_by_spark(made: SentToTasks) -> bytes:
+def pickled_by_spark(made: object) -> bytes:
     pickled: bytes = cloudpickle.dumps(made)  # type: ignore[no-untyped-call]
     return pickled
 
 
-MADE: dict[str, Callable[[], SentToTasks]] = {
+MADE: dict[str, Callable[[], object]] = {
+    "source": lambda: KafkaDataSource(READ),
     "reader": lambda: KafkaDataSource(READ).reader(VALUES),
     "streamReader": lambda: KafkaStreamReader(READ, VALUES),
     "writer": lambda: KafkaDataSource(WRITE).writer(VALUES, overwrite=False),
