@@ -221,7 +221,7 @@ def test_a_fenced_producer_ends_the_loop(pipeline: Pipeline, servers: str) -> No
             with Producer(bootstrap_servers=servers, transactional_id="copier-1") as newer:
                 newer.init_transactions()
 
-    with pytest.raises(ProducerFencedError, match="Make a new producer"):
+    with pytest.raises(ProducerFencedError, match="Create a new producer"):
         work()
     assert read(servers) == []
 

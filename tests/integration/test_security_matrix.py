@@ -361,7 +361,7 @@ MISTAKES: Final = [
     Mistake(
         "token with a line break",
         AuthenticationError,
-        "no token of oauth_cb: the token has characters that no bearer token has",
+        "no token of oauth_cb: the token has characters that a bearer token must not have",
         lambda place: place.token("a.b\n.c"),
     ),
     Mistake(

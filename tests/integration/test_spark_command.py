@@ -108,7 +108,7 @@ def test_what_is_undecided_is_aborted(left: LeftQuery) -> None:
     assert "nothing was changed; if the query will not restart" in left.stderr
     assert len(left.command(left.sink_id)) == 1
     left.command(left.sink_id, "--execute")
-    assert "0 transactions are committed, 1 aborted" in left.stderr
+    assert "0 transactions were committed, 1 aborted" in left.stderr
     assert left.command(left.sink_id) == []
     assert "no transactions are open" in left.stderr
     assert left.visible() == []
@@ -123,7 +123,7 @@ def test_what_is_decided_is_committed(left: LeftQuery) -> None:
     left.decide(0, *decided)
     assert [row["is_decided"] for row in left.command(left.sink_id)].count("yes") == 2
     left.command(left.sink_id, "--execute")
-    assert "2 transactions are committed, 1 aborted" in left.stderr
+    assert "2 transactions were committed, 1 aborted" in left.stderr
     assert left.visible() == [b"0", b"1"]
     assert left.command(left.sink_id) == []
 
@@ -139,7 +139,7 @@ def test_rows_that_brokers_had_aborted_are_named(left: LeftQuery) -> None:
     assert written is not None
     left.driver.run(one(End((written,), is_commit=False)))
     left.command(left.sink_id, "--execute", status=1)
-    assert "1 transactions are committed, 0 aborted" in left.stderr
+    assert "1 transactions were committed, 0 aborted" in left.stderr
     assert (
         "rows of the last batch are missing, since brokers aborted them (task 1: 1)" in left.stderr
     )
@@ -161,4 +161,4 @@ def test_sinks_are_listed_and_a_name_that_is_none_is_said(left: LeftQuery) -> No
     # Its record is gone, and what is open is settled all the same.
     assert len(left.command(left.sink_id)) == 1
     left.command(left.sink_id, "--execute")
-    assert "0 transactions are committed, 1 aborted" in left.stderr
+    assert "0 transactions were committed, 1 aborted" in left.stderr

@@ -198,7 +198,7 @@ def test_offsets_of_a_foreign_group_are_refused(
         for group in (foreign, absent):
             producer.begin_transaction()
             send_both(producer, topic, b"never")
-            with pytest.raises(TransactionAbortableError, match=f"group '{group}' did not take"):
+            with pytest.raises(TransactionAbortableError, match=f"group '{group}' did not accept"):
                 producer.send_offsets_to_transaction(
                     {source: 1}, consumer.group_metadata()._replace(group_id=group)
                 )

@@ -231,7 +231,7 @@ def test_calls_in_a_wrong_state_say_what_to_call(make_producer: MakeProducer, to
     producer.begin_transaction()
     with pytest.raises(TransactionStateError, match="a transaction is open"):
         producer.begin_transaction()
-    with pytest.raises(UsageError, match="give group_metadata"):
+    with pytest.raises(UsageError, match=r"pass group_metadata\(\)"):
         producer.send_offsets_to_transaction({TopicPartition(topic, 0): 0}, "g")  # type: ignore[arg-type]
     refused: list[BaseException] = []
 

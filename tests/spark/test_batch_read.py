@@ -277,7 +277,7 @@ def test_an_option_that_only_a_stream_can_have_is_refused_by_the_first_action(
     ("setting", "value", "complaint"),
     [
         ("fetch.min.byte", "1", "Did you mean 'fetch.min.bytes'?"),
-        ("ssl.engine.factory.class", "my.Factory", "not built"),
+        ("ssl.engine.factory.class", "my.Factory", "unsupported part of TLS or SASL"),
         ("fetch.max.bytes", "many", "it must be an integer"),
     ],
 )
