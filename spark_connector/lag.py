@@ -64,7 +64,7 @@ class PartitionLag(NamedTuple):
 
 
 class QueryLag(NamedTuple):
-    """How far a query was behind after one micro-batch, or while it is idle behind it.
+    """Lag of a query after one micro-batch, or while it is idle after it.
 
     `query` is its name, or its id; `batch` the number of the micro-batch; `time_s` the time of the
     report in seconds since 1970. `sources` has the lag of each source of the query that reads
@@ -114,8 +114,8 @@ class QueryLag(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Where a batch that has finished began and ended, as far as all sources agree; and the last
-    lag that was reported behind it."""
+    """Start and end of a finished batch, as far as all sources agree, and the last lag reported
+    after it."""
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]

@@ -435,10 +435,10 @@ class ConsumerSettings(ClientSettings, Generic[K, V], total=False):
     auto_commit_interval_ms: int
     """Interval of automatic commits. Default: 5000; an integer from 0 to 2147483647."""
     auto_offset_reset: str
-    """Where to begin if a partition has no position, or its position is out of range: the end,
-    the beginning, the first record not older than a duration (KIP-1106), or nowhere (none
-    raises an error). Default: latest; one of latest, earliest, none, or by_duration: with a
-    duration such as PT12H.
+    """Start of a partition that has no position, or whose position is out of range: the end, the
+    beginning, the first record not older than a duration (KIP-1106), or nowhere (none raises
+    an error). Default: latest; one of latest, earliest, none, or by_duration: with a duration
+    such as PT12H.
     """
     check_crcs: bool
     """Check the checksum of every batch. Default: true; true or false."""
@@ -521,8 +521,9 @@ class ConsumerSettings(ClientSettings, Generic[K, V], total=False):
     an object, a class, a callable or 'package.module:Name'.
     """
     isolation_level: Literal["read_uncommitted", "read_committed"]
-    """Whether records of open and aborted transactions are returned (KIP-98). Default:
-    read_uncommitted; one of read_uncommitted, read_committed.
+    """Visibility of open and aborted transactions: read_uncommitted returns their records too,
+    read_committed only those of committed ones (KIP-98). Default: read_uncommitted; one of
+    read_uncommitted, read_committed.
     """
     key_deserializer: DeserializerSetting[K] | None
     """Turns bytes into keys; without one, keys are bytes. Default: None; an object, a class, a

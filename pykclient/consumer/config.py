@@ -264,7 +264,7 @@ class ConsumerConfig(ClientConfig):
     auto_offset_reset = Setting(
         _offset_reset(),
         "latest",
-        "Where to begin if a partition has no position, or its position is out of range: the end, "
+        "Start of a partition that has no position, or whose position is out of range: the end, "
         "the beginning, the first record not older than a duration (KIP-1106), or nowhere (none "
         "raises an error).",
     )
@@ -303,7 +303,8 @@ class ConsumerConfig(ClientConfig):
     isolation_level = Setting(
         choice({level.name.lower(): level for level in IsolationLevel}),
         IsolationLevel.READ_UNCOMMITTED,
-        "Whether records of open and aborted transactions are returned (KIP-98).",
+        "Visibility of open and aborted transactions: read_uncommitted returns their records too, "
+        "read_committed only those of committed ones (KIP-98).",
     )
     max_poll_records = Setting(integer(1), 500, "Maximum number of records that one poll returns.")
     fetch_min_bytes = Setting(

@@ -398,7 +398,7 @@ class InvalidSessionTimeoutError(BrokerError):
 
 
 class RebalanceInProgressError(BrokerError, GroupRebalancedError):
-    """The group is distributing its partitions anew; poll, then try again."""
+    """The group is rebalancing; poll, then try again."""
 
     code = 27
     name = "REBALANCE_IN_PROGRESS"

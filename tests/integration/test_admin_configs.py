@@ -139,7 +139,7 @@ def test_settings_are_described_and_altered(each_kafka_cluster: KafkaCluster) ->
 
 @pytest.mark.kafka
 def test_settings_of_a_group_are_described_and_altered(kafka_cluster: KafkaCluster) -> None:
-    """Those of KIP-848, and of share groups with their topic for dead letters (KIP-1191)."""
+    """Alter settings of KIP-848 groups and of share groups, dead letters too (KIP-1191)."""
     group = ConfigResource(ConfigResourceType.GROUP, f"group-{uuid.uuid4().hex[:8]}")
     values = {
         "consumer.session.timeout.ms": "50000",

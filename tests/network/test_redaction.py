@@ -1,4 +1,4 @@
-"""What servers send back of secrets, in every encoding: it does not show."""
+"""Secrets that servers send back, in any encoding, do not show."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ENCODINGS: Final[tuple[Callable[[str], str], ...]] = (
 
 
 def shows(text: str, secret: str) -> bool:
-    """Whether a part of a secret is in a text as it is, or in an encoding."""
+    """Return whether a text has a part of a secret, as it is or encoded."""
     lowered = text.lower()
     parts = [secret[at : at + PIECE_LENGTH] for at in range(len(secret) - PIECE_LENGTH + 1)]
     return any(encode(part).lower() in lowered for part in parts for encode in ENCODINGS[4:])

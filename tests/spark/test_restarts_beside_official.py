@@ -158,7 +158,7 @@ class World:
         self.forget(self.r0, self.r1)
 
     def recreate(self, count: int) -> None:
-        """Have a topic of the same name, with so many records in each partition."""
+        """Create a topic of the same name, with `count` records in each partition."""
         self.delete()
         with self.admin() as admin:
             admin.create_topics([NewTopic(self.read, 2, 1)])

@@ -146,7 +146,7 @@ TEXTS = {
         "session_timeout_ms is outside the range that the broker allows"
         " (group.min.session.timeout.ms to group.max.session.timeout.ms)."
     ),
-    "REBALANCE_IN_PROGRESS": "The group is distributing its partitions anew; poll, then try again.",
+    "REBALANCE_IN_PROGRESS": "The group is rebalancing; poll, then try again.",
     "INVALID_COMMIT_OFFSET_SIZE": "The commit is larger than the offsets topic can store.",
     "TOPIC_AUTHORIZATION_FAILED": (
         "The user may not do this with the topic. An ACL must allow it."

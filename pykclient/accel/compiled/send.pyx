@@ -59,7 +59,7 @@ cdef array NUMBERS = array("q")
 cdef class Delivery:
     """Delivery(batch, index)\n--\n\nThe pending result of one record.
 
-    It has the methods of a `concurrent.futures.Future` that only read. `batch` is None if nobody
+    It has the methods of a `concurrent.futures.Future` that only read. `batch` is None if no code
     waits for records (a batch built outside a producer).
     """
 

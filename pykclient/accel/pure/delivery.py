@@ -86,7 +86,7 @@ class BatchResult(Generic[T]):
 class Delivery(Generic[T]):
     """The pending result of one record.
 
-    It has the methods of a `concurrent.futures.Future` that only read. `batch` is None if nobody
+    It has the methods of a `concurrent.futures.Future` that only read. `batch` is None if no code
     waits for records (a batch built outside a producer).
     """
 

@@ -308,7 +308,7 @@ class Metadata:
     def _on_response(self, response: Message | None, now_ms: int) -> None:
         assert isinstance(response, MetadataResponse)
         if response.error_code == RebootstrapRequiredError.code:
-            self._log.warning("the cluster told its clients to return to the bootstrap addresses")
+            self._log.warning("the cluster requests a return to the bootstrap addresses")
             self.last_error = error_for_code(response.error_code)
             self._retry_later(now_ms)
             self._rebootstrap(now_ms)

@@ -390,7 +390,7 @@ def _store_type(data: bytes, declared: str, setting: str, kind: str) -> str:
         found = "PKCS12"
     if found is None:
         raise ConfigError(f"{setting} is not a {kind} in PEM, PKCS#12 or JKS.")
-    # JKS is Java's default, and Java also reads PKCS#12 when told JKS.
+    # JKS is Java's default, and Java also reads PKCS#12 under the name JKS.
     if declared not in ("JKS", found):
         raise ConfigError(f"{setting} is in {found}, but ssl_{kind}_type says {declared}.")
     return found
