@@ -310,7 +310,7 @@ class EmptyPolls:
         cluster = self._metadata.cluster
         versions = (self._subscription.version, cluster.version)
         if versions != self._known_versions:
-            counts = {topic.name: len(topic.partitions) for topic in cluster.topics.values()}
+            counts = cluster.partition_counts()
             lowest: dict[str, int] = {}
             for assigned in self._subscription:
                 topic, number = assigned.partition

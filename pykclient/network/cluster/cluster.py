@@ -103,6 +103,10 @@ class Cluster:
         info = self.topics.get(topic)
         return None if info is None else info.partitions
 
+    def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic, by name."""
+        return {topic.name: len(topic.partitions) for topic in self.topics.values()}
+
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
         info = self.topics.get(partition.topic)
         if info is None or not 0 <= partition.partition < len(info.partitions):

@@ -45,7 +45,7 @@ class ListedAssignment:
 
     def take(self) -> list[TopicPartition]:
         """Return partitions that are listed or owned already; request metadata for the others."""
-        counts = self._counts()
+        counts = self._metadata.cluster.partition_counts()
         owned = self._subscription.partitions
         found: list[TopicPartition] = []
         unlisted: dict[str, int] = {}
@@ -66,15 +66,11 @@ class ListedAssignment:
         """
         if not self._unlisted or self._metadata.cluster.version == self._seen_version:
             return False
-        counts = self._counts()
+        counts = self._metadata.cluster.partition_counts()
         if any(number < counts.get(topic, 0) for topic, number in self._unlisted.items()):
             return True
         self._note_seen()
         return False
-
-    def _counts(self) -> dict[str, int]:
-        topics = self._metadata.cluster.topics.values()
-        return {topic.name: len(topic.partitions) for topic in topics}
 
     def _note_seen(self) -> None:
         self._seen_version = self._metadata.cluster.version
