@@ -320,7 +320,9 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
 
         Raises:
             TransactionAbortableError: the group has rebalanced (the cause is a
-                `CommitFailedError`), or refuses the offsets; call `abort_transaction`.
+                `CommitFailedError`), refuses the offsets, has not accepted them within
+                `delivery_timeout_ms`, or has not known a topic for `request_timeout_ms`; call
+                `abort_transaction`.
             TransactionStateError: no transaction is open.
             UsageError: an argument is malformed, or the consumer has subscribed and its group has
                 not assigned it anything yet.

@@ -15,6 +15,7 @@ import pytest
 from pykclient import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from pykclient.errors import (
     TopicAlreadyExistsError,
+    TransactionAbortableError,
     UnknownTopicOrPartitionError,
 )
 
@@ -265,3 +266,45 @@ def test_an_offset_of_the_old_topic_is_not_committed_for_the_new_one(
     with Consumer(settings) as consumer:
         consumer.subscribe([topic])
         assert read(consumer, NEW_COUNT) == list(range(NEW_COUNT))
+
+
+def test_a_transaction_with_offsets_of_the_old_topic_is_aborted(servers: str) -> None:
+    """From Kafka 4.4 on TxnOffsetCommit has topic ids, and no coordinator takes the old one."""
+    topic = "anew-transaction"
+    settings = {
+        "bootstrap_servers": servers,
+        "group_id": topic,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "allow_auto_create_topics": False,
+    }
+    make(servers, topic, OLD_COUNT)
+    make(servers, f"{topic}-out", 0)
+    with (
+        Consumer(settings) as consumer,
+        Producer(
+            bootstrap_servers=servers,
+            transactional_id=topic,
+            request_timeout_ms=1_000,
+        ) as producer,
+    ):
+        producer.init_transactions()
+        consumer.subscribe([topic])
+        read(consumer, OLD_COUNT)
+        producer.begin_transaction()
+        producer.send(f"{topic}-out", b"of the old topic")
+        make_anew(servers, topic)
+        with pytest.raises(TransactionAbortableError, match="request_timeout_ms"):
+            producer.send_offsets_to_transaction(
+                {TopicPartition(topic, 0): OLD_COUNT}, consumer.group_metadata()
+            )
+        with pytest.raises(TransactionAbortableError):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(f"{topic}-out", b"later")
+        assert read(consumer, NEW_COUNT) == list(range(NEW_COUNT))
+    settings |= {"group_id": None, "isolation_level": "read_committed"}
+    with Consumer(settings) as consumer:
+        consumer.assign([TopicPartition(f"{topic}-out", 0)])
+        assert [record.value for record in consumer.poll(TIMEOUT_S)] == [b"later"]

@@ -78,6 +78,7 @@ PARTITION = TopicPartition(TOPIC, 0)
 GROUP = GroupMetadata("g", 5, "m")
 OFFSETS = {TopicPartition("in", 0): OffsetAndMetadata(7)}
 NOT_COORDINATOR, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED = 16, 51, 90
+UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 3, 100
 INVALID_PRODUCER_EPOCH, OUT_OF_ORDER, ILLEGAL_GENERATION = 47, 45, 22
 INVALID_PRODUCER_ID_MAPPING, OPERATION_NOT_ATTEMPTED, INVALID_TXN_STATE = 49, 55, 48
 
@@ -734,6 +735,60 @@ def test_offsets_of_a_group_that_has_moved_on_have_the_transaction_aborted() -> 
     abort = bench.call(bench.manager.abort)
     bench.ended(epoch=4)
     abort.result()
+
+
+@pytest.mark.parametrize("code", [UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID])
+@pytest.mark.parametrize("is_committing", [False, True])
+def test_offsets_of_a_topic_that_is_gone_have_the_transaction_aborted(
+    code: int, is_committing: bool
+) -> None:
+    """E.g. deleted, or created again since its records were read: the coordinator never takes
+    them, and a commit would wait without end."""
+    bench = Bench(request_timeout_ms=5_000, delivery_timeout_ms=20_000)
+    sent = bench.send_offsets()
+    commit = bench.call(bench.manager.commit) if is_committing else None
+    asked_ms = bench.now_ms
+    while bench.requests and bench.now_ms < asked_ms + 4_000:
+        bench.offsets_taken(code)
+        bench.turn(max(bench.next_poll_ms - bench.now_ms, 1))
+    assert not sent.is_done
+    bench.turn(asked_ms + 5_000 - bench.now_ms)
+    assert isinstance(sent.error, TransactionAbortableError)
+    assert "request_timeout_ms" in str(sent.error)
+    assert "in-0" in str(sent.error)
+    if commit is not None:
+        assert isinstance(commit.error, TransactionAbortableError)
+    bench.offsets_taken(code)
+    abort = bench.call(bench.manager.abort)
+    bench.turn(2_000)
+    bench.ended(epoch=4)
+    abort.result()
+
+
+def test_a_topic_that_the_coordinator_comes_to_know_holds_up_nothing() -> None:
+    bench = Bench(request_timeout_ms=5_000)
+    sent = bench.send_offsets()
+    bench.offsets_taken(UNKNOWN_TOPIC_ID)
+    bench.turn(2_000)
+    bench.offsets_taken()
+    sent.result()
+    bench.turn(120_000)
+    bench.call(bench.manager.commit)
+    assert bench.the(EndTxnRequest).committed
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_offsets_have_as_long_as_a_record(version: int) -> None:
+    bench = Bench(version, delivery_timeout_ms=40_000)
+    sent = bench.send_offsets()
+    commit = bench.call(bench.manager.commit)
+    assert bench.next_poll_ms == bench.now_ms + 40_000
+    bench.turn(39_999)
+    assert not sent.is_done
+    bench.turn(1)
+    for operation in (sent, commit):
+        assert isinstance(operation.error, TransactionAbortableError)
+        assert "delivery_timeout_ms" in str(operation.error)
 
 
 def test_brokers_that_know_no_members_take_none() -> None:

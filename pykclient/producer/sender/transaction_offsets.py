@@ -2,6 +2,8 @@
 
 One call of `send_offsets_to_transaction` is processed at a time; others wait. With transaction
 version 1 its group is added to the transaction first. The offsets go to the group's coordinator.
+The transaction must be aborted if they are not accepted in `delivery_timeout_ms`, as for a record,
+or if their topic stays unknown for `request_timeout_ms`: it was deleted, or created again.
 
 Owner: the sender thread.
 Source: Java class ``TransactionManager`` (``TxnOffsetCommitHandler``); KIP-98, KIP-447, KIP-1319.
@@ -12,15 +14,19 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import (
     InvalidTxnStateError,
     KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
     error_for_code,
 )
 from pykclient.network.coordinators import MOVED_ERRORS, CoordinatorType
+from pykclient.network.manager import NEVER_MS
 from pykclient.producer.sender.transaction_requests import (
     build_offsets,
     check_offsets,
@@ -42,11 +48,16 @@ if TYPE_CHECKING:
 
     from pykclient.network.coordinators import CoordinatorLookup, Coordinators
     from pykclient.network.manager import Request
+    from pykclient.producer.config import ProducerConfig
     from pykclient.producer.sender.call_under_way import CallOperation
     from pykclient.producer.sender.transactions import Transactions
     from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+GONE_ERRORS: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+"""Errors of a topic that is new to the coordinator, or was deleted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,12 +67,19 @@ class _SentOffsets:
     group: GroupMetadata
     offsets: Offsets
     operation: CallOperation
+    deadline_ms: int
+    limit: str
+    """The deadline as errors name it: a time-out and its setting."""
 
 
 class TransactionOffsets:
     """See the module. `transactions` has the state, and the attempt that all requests share."""
 
-    def __init__(self, transactions: Transactions, coordinators: Coordinators) -> None:
+    def __init__(
+        self, config: ProducerConfig, transactions: Transactions, coordinators: Coordinators
+    ) -> None:
+        self._delivery_timeout_ms = config.delivery_timeout_ms
+        self._request_timeout_ms = config.request_timeout_ms
         self._transactions = transactions
         self._coordinators = coordinators
         self._sent: deque[_SentOffsets] = deque()
@@ -72,13 +90,27 @@ class TransactionOffsets:
     def is_empty(self) -> bool:
         return not self._sent
 
-    def add(self, group: GroupMetadata, offsets: Offsets, operation: CallOperation) -> None:
-        self._sent.append(_SentOffsets(group, offsets, operation))
+    @property
+    def deadline_ms(self) -> int:
+        """Time until which the offsets that are sent next must be accepted."""
+        return self._sent[0].deadline_ms if self._sent else NEVER_MS
+
+    def add(
+        self, group: GroupMetadata, offsets: Offsets, operation: CallOperation, now_ms: int
+    ) -> None:
+        limit = f"{self._delivery_timeout_ms} ms (delivery_timeout_ms)"
+        deadline_ms = now_ms + self._delivery_timeout_ms
+        self._sent.append(_SentOffsets(group, offsets, operation, deadline_ms, limit))
 
     def end(self, error: KafkaError) -> None:
         """Fail the calls whose offsets were not accepted."""
         while self._sent:
             self._sent.popleft().operation.fail(error)
+
+    def check_deadline(self, now_ms: int) -> None:
+        """Have the transaction aborted if offsets were not accepted in time."""
+        if now_ms >= self.deadline_ms:
+            self._transactions.make_abortable(self._late(self._sent[0]))
 
     def next_request(self, now_ms: int) -> Request | None:
         transactions = self._transactions
@@ -169,5 +201,20 @@ class TransactionOffsets:
             if transactions.state in SENDING:
                 transactions.make_abortable(left_group(sent.group, error))
             return
+        if isinstance(error, GONE_ERRORS) and now_ms + self._request_timeout_ms < sent.deadline_ms:
+            sent.deadline_ms = now_ms + self._request_timeout_ms
+            sent.limit = f"{self._request_timeout_ms} ms (request_timeout_ms)"
         is_fatal = isinstance(error, (InvalidTxnStateError, UnsupportedForMessageFormatError))
         transactions.on_error(error, now_ms, None, is_fatal=is_fatal)
+
+    def _late(self, sent: _SentOffsets) -> KafkaError:
+        """Return the error of offsets that were not accepted in time."""
+        transactions = self._transactions
+        error: KafkaError = KafkaTimeoutError(
+            transactions.about(
+                f"group {sent.group.group_id!r} did not accept offsets within {sent.limit}: "
+                f"{transactions.describe_wait()}"
+            )
+        )
+        error.__cause__ = transactions.attempt.last_error
+        return error

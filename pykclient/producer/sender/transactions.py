@@ -193,7 +193,7 @@ class Transactions:
         self._wanted: dict[TopicPartition, None] = {}
         """Partitions to add before batches may be sent to them (version 1)."""
         self._added: set[TopicPartition] = set()
-        self._offsets = TransactionOffsets(self, coordinators)
+        self._offsets = TransactionOffsets(config, self, coordinators)
         self._close_deadline_ms = NEVER_MS
         self._has_given_up = False
         self._now_ms = 0
@@ -275,7 +275,7 @@ class Transactions:
             operation.fail(self._refusal(SEND_OFFSETS))
             return
         self._call.unseen = ""
-        self._offsets.add(group, offsets, operation)
+        self._offsets.add(group, offsets, operation, now_ms)
 
     def forget(self, call: str, operation: CallOperation, now_ms: int) -> None:
         """Handle a caller that left a call without its result."""
@@ -387,26 +387,32 @@ class Transactions:
             self._give_up()
             return IDLE
         self._take_failure(now_ms)
+        self._offsets.check_deadline(now_ms)
         is_left = self.state is _S.ABORTABLE_ERROR or self._is_prepared_for_nobody
         if is_left and self._close_deadline_ms != NEVER_MS:
             self._begin_abort(None, now_ms)  # a commit has failed since: no other call comes
         if self.state in DROPPING and self._withdraw(self._aborted(), now_ms):
             return PollResult(next_poll_ms=now_ms)
         if not self.attempt.is_due(now_ms):
-            return PollResult(next_poll_ms=min(self.attempt.next_ms, self._close_deadline_ms))
+            return PollResult(next_poll_ms=min(self.attempt.next_ms, self._deadline_ms))
         state = self.state
         request = self._next_request(now_ms)
         if request is None:
             has_ended = self.state is not state
             return PollResult(next_poll_ms=now_ms if has_ended else self._look_ms(now_ms))
         self.attempt.sent()
-        return PollResult((request,), self._close_deadline_ms)
+        return PollResult((request,), self._deadline_ms)
+
+    @property
+    def _deadline_ms(self) -> int:
+        """Time of the next deadline: of the close, or of offsets that are being sent."""
+        return min(self._close_deadline_ms, self._offsets.deadline_ms)
 
     def _look_ms(self, now_ms: int) -> int:
         """Return when to check again. An interrupted bulk call may end without a wake-up."""
         if self._accumulator.acceptance.has_bulk_call:
-            return min(now_ms + BULK_LOOK_MS, self._close_deadline_ms)
-        return self._close_deadline_ms
+            return min(now_ms + BULK_LOOK_MS, self._deadline_ms)
+        return self._deadline_ms
 
     def _next_request(self, now_ms: int) -> Request | None:
         if self.state is _S.INITIALIZING or self._is_identity_due:
