@@ -41,6 +41,12 @@ _send_signal = _in_c("raise", int(SIGNAL))
 _do_nothing = _in_c("getpid")
 
 
+def _is_in_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
 class SignalAtLine:
     """Raises `raised` at the `number`-th line; `place` is where that was, None if not at all."""
 
@@ -80,6 +86,9 @@ class SignalAtLine:
             return self._on_line
         self._left_count -= 1
         if self._left_count > 0:
+            return self._on_line
+        if _is_in_finalizer(frame):  # Python drops what is raised there: the next line will do
+            self._left_count = 1
             return self._on_line
         self.place = (Path(frame.f_code.co_filename).name, frame.f_lineno)
         sys.settrace(_do_nothing)
