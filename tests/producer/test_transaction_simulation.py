@@ -706,11 +706,11 @@ def commit_offsets_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     ("plant", "noticing_seeds"),
     [
         (end_too_early, (0, 1)),
-        (bump_an_epoch, (1, 27)),
+        (bump_an_epoch, (1, 49)),
         (commit_without_what_failed, (0, 4)),
-        (keep_the_epoch, (40, 68)),
+        (keep_the_epoch, (68, 72)),
         (commit_offsets_outside, (1, 4)),
-        (believe_what_is_stale, (0, 2)),
+        (believe_what_is_stale, (2, 4)),
     ],
 )
 def test_the_simulation_notices_a_planted_defect(

@@ -202,9 +202,14 @@ UNCERTAIN: Final = (
 )
 
 
+def is_uncertain_end(error: KafkaError | None) -> bool:
+    """Return whether an error is that of a producer that ended with an unknown commit."""
+    return UNCERTAIN in str(error)
+
+
 def of_uncertain_end(error: KafkaError) -> KafkaError:
     """Return the error of a producer that ended after it requested a commit with unknown result."""
-    if UNCERTAIN in str(error):
+    if is_uncertain_end(error):
         return error
     kind = ClosedError if isinstance(error, ClosedError) else KafkaError
     unknown = kind(f"{error}{UNCERTAIN}")

@@ -88,6 +88,7 @@ from pykclient.producer.sender.transaction_state import (
     NewEpoch,
     TransactionState,
     explained,
+    is_uncertain_end,
     of_late_commit,
     of_uncertain_end,
     refusal,
@@ -195,7 +196,6 @@ class Transactions:
         self._added: set[TopicPartition] = set()
         self._offsets = TransactionOffsets(config, self, coordinators)
         self._close_deadline_ms = NEVER_MS
-        self._has_given_up = False
         self._now_ms = 0
         accumulator.pause(self._refusal("send"))
 
@@ -292,7 +292,7 @@ class Transactions:
 
     def left_by(self, error: KafkaError, call: str) -> KafkaError:
         """Return the error of a call that `error`, the producer's end, cut off. Any thread."""
-        if call == COMMIT and self._is_end_uncertain:
+        if call == COMMIT and (self._is_end_uncertain or is_uncertain_end(self._cause)):
             return of_uncertain_end(error)
         if call == COMMIT and self._call.unseen == COMMIT and isinstance(error, ClosedError):
             return ClosedError(f"{error}. The last {COMMIT}() succeeded before that")
@@ -368,7 +368,7 @@ class Transactions:
     @property
     def is_settled(self) -> bool:
         """True if a closing producer need not wait for a transaction."""
-        return self.state not in OPEN or self._has_given_up
+        return self.state not in OPEN
 
     def close(self, now_ms: int, deadline_ms: int) -> None:
         """Abort an open transaction until the deadline, also one prepared for no caller."""
@@ -381,7 +381,7 @@ class Transactions:
 
     def poll(self, now_ms: int) -> PollResult:
         self._now_ms = now_ms
-        if self.state in (_S.UNINITIALIZED, _S.FATAL_ERROR) or self._has_given_up:
+        if self.state in (_S.UNINITIALIZED, _S.FATAL_ERROR):
             return IDLE
         if now_ms >= self._close_deadline_ms:
             self._give_up()
@@ -737,15 +737,11 @@ class Transactions:
                 self.describe_wait(),
                 end,
             )
-        self._has_given_up = True
         call = self._call.name or SEND_OFFSETS
         what = f"{call}: the producer was closed before this had ended"
         if call == COMMIT and not (self._is_end_uncertain or self._was_prepared):
             what += f"; nothing of the transaction is committed, and {end}"
-        error = self.left_by(ClosedError(what), call)
-        self._call.end(error)
-        self._offsets.end(error)
-        self._end_beginning(error)
+        self.on_producer_failed(ClosedError(what))
 
     # Errors.
 
@@ -776,8 +772,8 @@ class Transactions:
             if node_id is not None:
                 self._coordinator.mark_unknown(node_id, error)
         elif isinstance(error, ConcurrentTransactionsError):
-            pause_ms = 2 ** min(self.attempt.failure_count - 1, CONCURRENT_BACKOFF_MS_MAX)
-            self.attempt.due_ms = now_ms + min(pause_ms, CONCURRENT_BACKOFF_MS_MAX)
+            exponent = min(self.attempt.failure_count - 1, CONCURRENT_BACKOFF_MS_MAX.bit_length())
+            self.attempt.due_ms = now_ms + min(2**exponent, CONCURRENT_BACKOFF_MS_MAX)
         elif error.retriable:
             pass
         elif isinstance(error, TransactionAbortableError):
