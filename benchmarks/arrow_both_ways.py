@@ -1,7 +1,7 @@
-"""What do records cost that travel in bulk: lists and Arrow tables out, Arrow batches in?
+"""Cost of records in bulk: lists and Arrow tables sent, Arrow batches read.
 
-Beside them confluent-kafka, which has no such thing and handles its records one by one, and the
-same bytes through a bare socket. 100-byte values without keys, 6 partitions.
+Two rivals run beside them: confluent-kafka, which handles its records one by one, and a bare socket
+with the same bytes. 100-byte values without keys, 6 partitions.
 
     python benchmarks/arrow_both_ways.py [--records N] [--runs N] [--clients ...] [--json FILE]
 """

@@ -1,4 +1,4 @@
-"""What becomes of acknowledgements and heartbeats while the application's thread computes?
+"""Acknowledgements and heartbeats while the application's thread computes.
 
 The thread computes in Python without a pause. First it sends a record each 10 ms, linger 0, and the
 time from each send to its callback counts. Our sender thread has to get the interpreter's lock from
@@ -39,12 +39,12 @@ CLIENTS = (PYKCLIENT, CONFLUENT)
 SHARE = 2_000
 RECORD_COUNT_MIN = 20
 SLICE_COUNT_MIN = 400
-"""Of 10 ms: a session has to end within them."""
+"""Number of 10 ms slices; a session has to end within them."""
 GROUP_CONFIG = {"group.min.session.timeout.ms": SESSION_TIMEOUT_MS}
 
 
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
-    """Let the clients send from a thread that computes, and then be members of groups beside it."""
+    """Measure clients that send from a computing thread, then group members beside one."""
     record_count = max(settings.record_count // SHARE, RECORD_COUNT_MIN)
     for client in in_turns(settings.able("busy_neighbour", CLIENTS), settings.run_count):
         figures = arena.produce(client, "busy_neighbour", record_count, partition_count=1)
@@ -71,7 +71,7 @@ def measure_members(settings: Settings) -> Iterator[Measurement]:
 def member_figures(
     arena: Arena, client: Client, slice_count: int, count: Callable[[], int]
 ) -> Figures:
-    """Let a client be a member while it computes; `count` tells of its heartbeats."""
+    """Run a client as a group member while it computes; `count` returns its heartbeats so far."""
     with arena.topic(partition_count=1) as topic, listening(count) as beats_s:
         job = Job(arena.bootstrap_servers, topic, 1, slice_count, value_bytes=0)
         reported = arena.run(client, "member", job)

@@ -1,4 +1,4 @@
-"""What does a batch cost to compress and to decompress: cramjam beside lz4 and zstandard?
+"""Cost of compressing and decompressing a batch: cramjam beside lz4 and zstandard.
 
     python benchmarks/codecs.py [--seconds N]
 

@@ -1,4 +1,4 @@
-"""How many records a second does each client consume as objects, and what does it cost in CPU?
+"""Records a second that each client consumes as objects, and their cost in CPU.
 
 100-byte values without keys from 6 partitions, checksums checked, up to 10,000 records a poll, the
 value of each looked at.
@@ -26,7 +26,7 @@ CLIENTS = (PYKCLIENT, CONFLUENT, JAVA, AIOKAFKA, KAFKA_PYTHON)
 
 
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
-    """Let the clients read the same records."""
+    """Measure how fast each client reads the same records."""
     entries = [Entry(client, "consume") for client in CLIENTS]
     yield from read_contest(arena, settings, (BENCHMARK.name, "record objects"), entries)
 

@@ -1,4 +1,4 @@
-"""What does one record cost in the per-record core, compiled and pure?
+"""CPU time of one record in the per-record core, compiled and pure.
 
     python benchmarks/core.py [--records N] [--runs N] [--json FILE]
 
@@ -90,7 +90,7 @@ def measure(core: ModuleType, count: int) -> dict[str, float]:
 
 
 def measure_one_batch(core: ModuleType) -> dict[str, float]:
-    """What becomes of a batch that is full, and the way back from its bytes."""
+    """Measure how long it takes to finish a full batch, and to read its bytes back."""
     result = core.BatchResult(RecordMetadata, "t", 0)
     appender = core.RecordAppender(CAPACITY_BYTES, result, threading.Lock())
     result.follow(appender)

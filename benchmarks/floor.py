@@ -1,4 +1,4 @@
-"""How far from the limit are we: what do the same bytes cost without a client around them?
+"""Distance from the limit: the cost of the same bytes without a client around them.
 
 Fetch responses are received on a bare socket and thrown away, with and without a checksum;
 ready-made Produce requests are sent, and their acknowledgements read. Beside them each of our ways

@@ -1,7 +1,7 @@
-"""How long does ``import pykclient`` take, and does it load what it may not need?
+"""Time that ``import pykclient`` takes, and the optional modules that it loads.
 
-Each import is a process of its own, with its bytecode compiled before; what a process takes that
-imports nothing is taken off. The optional dependencies that were loaded are counted.
+Each import runs in a process of its own, with its bytecode compiled before. The time of a process
+that imports nothing is subtracted. The optional dependencies that were loaded are counted.
 
     python benchmarks/import_time.py [--runs N] [--json FILE]
 """

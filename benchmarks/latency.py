@@ -1,4 +1,4 @@
-"""How long does one record take, from send to acknowledgement and from send until it is read?
+"""Latency of one record: from send to acknowledgement, and from send until it is read.
 
 One record at a time, linger 0, one partition: send, wait for the acknowledgement, poll until the
 record comes, and the next. As many go ahead uncounted as half of those that count. 2,000 count
@@ -29,7 +29,7 @@ CASE = "one record, linger 0"
 
 
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
-    """Let the clients send and read, each in a topic of its own."""
+    """Measure how long each client takes to send and read, in a topic of its own."""
     for client in in_turns(settings.able("latency", CLIENTS), settings.run_count):
         figures = arena.latency(client, settings.record_count // SHARE)
         yield Measurement(BENCHMARK.name, CASE, client.name, figures)

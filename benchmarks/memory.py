@@ -1,4 +1,4 @@
-"""How far does resident memory grow over a run?
+"""Growth of resident memory over a run.
 
 The producer sends as fast as it can, with Kafka's default `buffer_memory` of 32 MiB, and keeps no
 delivery. The consumer reads a backlog of 1,000-byte values, at first slowly, from partitions each

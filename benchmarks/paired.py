@@ -42,7 +42,8 @@ SMALL_BATCH_BYTES = 16_384
 @dataclass(frozen=True, slots=True)
 class Row:
     """A job that both checkouts do. Of the records it gets one in `share`, one in `counted_share`
-    when instructions are counted."""
+    when instructions are counted.
+    """
 
     action: str
     client: Client = PYKCLIENT
@@ -71,7 +72,7 @@ ROWS = {
     "poll_arrow": Row("consume_arrow", reads=True, counted_share=1),
     "pure-poll": Row("consume", client=PURE, reads=True),
 }
-"""What is measured, by its name in the results."""
+"""The measured rows by their name in the results."""
 
 
 def measure(
@@ -82,7 +83,7 @@ def measure(
     names: Sequence[str],
     instructions: Instructions | None,
 ) -> Iterator[Measurement]:
-    """Let the checkouts do each job in turns."""
+    """Measure the jobs, with the checkouts taking turns."""
     measuring = Arena(arena.bootstrap_servers, instructions=instructions)
     for name in names:
         row = ROWS[name]

@@ -1,4 +1,4 @@
-"""How many records a second does each client produce, and what does it cost in CPU?
+"""Records a second that each client produces, and their cost in CPU.
 
 Each record is sent by itself and has a delivery or a callback of its own: 100-byte values without
 keys, 6 partitions, linger 5 ms, acks=all, idempotent. Once with batches of up to 1,000,000 bytes,
@@ -30,7 +30,7 @@ CLIENTS_OF_BATCH_BYTES = {
 
 
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
-    """Let the clients send, with large batches and with small ones."""
+    """Measure how fast the clients send, with large batches and with small ones."""
     for batch_bytes, clients in CLIENTS_OF_BATCH_BYTES.items():
         place = (BENCHMARK.name, f"batch size {batch_bytes:,}")
         entries = [Entry(client, "produce") for client in clients]

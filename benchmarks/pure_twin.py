@@ -1,4 +1,4 @@
-"""How does pykclient do without its compiled core, beside the other client in pure Python?
+"""pykclient without its compiled core beside the other client in pure Python.
 
 Both produce and consume record by record: 100-byte values without keys, 6 partitions.
 

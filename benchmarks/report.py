@@ -102,14 +102,14 @@ def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def summary_rows(rows: Sequence[TargetRow]) -> list[TargetRow]:
-    """Those of the README, in the order of `SUMMARY`."""
+    """Select the rows for the README, in the order of `SUMMARY`."""
     return [
         row for what, rival in SUMMARY for row in rows if row.what == what and rival in row.wanted
     ]
 
 
 def floor_lines(runs: Sequence[Run]) -> Iterator[str]:
-    """How far from the limit each of our ways is."""
+    """Compare each of our ways with the bare socket."""
     headings, *rows = floor_rows(runs)
     if rows:
         yield ""

@@ -1,4 +1,4 @@
-"""How much memory does Spark need to read large records through ``format("pykafka")``?
+"""Memory that Spark needs to read large records through ``format("pykafka")``.
 
 One broker, one topic of two partitions, records of 500 kB, 1 GB in all, lz4, two local Spark
 threads, the `noop` sink. In the first case each record is a batch of its own; in the second, forty
@@ -41,7 +41,7 @@ LOOK_S: Final = 0.02
 
 
 class Case(NamedTuple):
-    """How records are put into batches, and how much of a value is random."""
+    """The way records are put into batches, and the share of a value that is random."""
 
     name: str
     topic: str
@@ -64,7 +64,7 @@ class Memory(NamedTuple):
 
     @property
     def is_met(self) -> bool:
-        """Whether both targets are."""
+        """Tell whether both targets are met."""
         return self.worker_bytes <= WORKER_BYTES_TARGET and self.direct_bytes <= DIRECT_BYTES_TARGET
 
 

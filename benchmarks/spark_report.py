@@ -55,7 +55,7 @@ SIDE_BY_SIDE = (
     ("read", "none, noop", "records_per_second"),
     ("write", "none", "records_per_second"),
 )
-"""What the README has: benchmark, case and figure."""
+"""The rows of the README: benchmark, case and figure."""
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:

@@ -1,4 +1,4 @@
-"""What does TLS cost, and how do clients compare over it?
+"""Cost of TLS, and the clients compared over it.
 
 As in `produce.py`, `consume.py` and `latency.py`, with large batches, record objects, and one
 record at a time; but over TLS 1.3, with the broker's certificate verified, at a broker of its own.
@@ -32,7 +32,7 @@ PLAIN = "pykclient, plain"
 
 
 def measure(_: Arena, settings: Settings) -> Iterator[Measurement]:
-    """Let the clients send, read, and do both record by record, at a broker with both listeners."""
+    """Measure how the clients send, read and do both, at a broker with both listeners."""
     security = ClusterSecurity(listeners=("PLAINTEXT", "SSL"))
     with KafkaCluster(version=KAFKA_VERSION, security=security) as kafka:
         tls = kafka.client_settings("SSL")

@@ -1,4 +1,4 @@
-"""How many records a second go through transactions, and what do they cost in CPU?
+"""Records a second that go through transactions, and their cost in CPU.
 
 Transactions of 1,000 records, one after the other: 100-byte values without keys, 6 partitions,
 linger 5 ms, batches of up to 1,000,000 bytes. Half as many go ahead, for the broker to compile what
@@ -31,7 +31,7 @@ CASE = f"of {TRANSACTION_COUNT:,} records"
 
 
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
-    """Let the clients make transactions, each in a topic of its own."""
+    """Measure how each client makes transactions, in a topic of its own."""
     record_count = max(settings.record_count // SHARE, TRANSACTION_COUNT)
     turn_count = settings.run_count * TURNS_PER_RUN
     for client in in_turns(settings.able("transactions", CLIENTS), turn_count):

@@ -68,10 +68,10 @@ class Admission:
         *,
         may_wait: bool,
     ) -> Mapping[TopicPartition, int]:
-        """Where the next batch ends: at `starts` when it is kept back, at `ends` at most.
+        """Return the ends of the next batch: `starts` if it is held back, at most `ends`.
 
-        `starts` has the first offset of each partition of `ends`. A query that has to come to an
-        end may not wait for more.
+        `starts` has the first offset of each partition of `ends`. With `may_wait` false nothing is
+        held back, since the query has to come to an end.
         """
         if may_wait and self._is_kept_back(starts, ends, now_ms):
             return starts

@@ -68,7 +68,8 @@ class KafkaBatchReader(SentToTasks, DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The records of one task. Spark passes a partition of None where there is no range
-        at all, and PySpark 4.0 no partition."""
+        at all, and PySpark 4.0 no partition.
+        """
         if partition is None or partition.value is None:
             return iter(())
         return read_ranges(partition.value, self._options, self._schema)

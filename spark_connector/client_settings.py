@@ -67,7 +67,8 @@ class ClientSettings:
 
     def check(self, refused: Mapping[str, str]) -> None:
         """Raise `ConfigError` for a setting in `refused`, which has the advice, and without
-        brokers."""
+        brokers.
+        """
         for key, advice in refused.items():
             if (spelling := self.spelling_of(key)) is not None:
                 raise ConfigError(f"Option 'kafka.{spelling}' cannot be used. {advice}")

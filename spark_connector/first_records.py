@@ -28,7 +28,8 @@ SAMPLE_BYTES: Final = 64 * 1024
 
 class FirstRecords(NamedTuple):
     """`timestamp_ms` is the time of the first record, and `bytes_per_offset` the size of keys,
-    values and headers, without compression, for each offset: gaps of compaction count."""
+    values and headers, without compression, for each offset: gaps of compaction count.
+    """
 
     timestamp_ms: int
     bytes_per_offset: float

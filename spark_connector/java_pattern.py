@@ -51,7 +51,8 @@ _TOKEN: Final = re.compile(
 
 def python_pattern(pattern: str) -> str:
     """The same pattern for `re`. Raises: `ValueError` for a class that is not known here, and for
-    classes within classes, which mean something else to `re`."""
+    classes within classes, which mean something else to `re`.
+    """
     depth = 0
 
     def translated(found: re.Match[str]) -> str:

@@ -115,7 +115,8 @@ class QueryLag(NamedTuple):
 
 class _Batch(NamedTuple):
     """Start and end of a finished batch, as far as all sources agree, and the last lag reported
-    after it."""
+    after it.
+    """
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]

@@ -1,4 +1,4 @@
-"""Where a read starts and ends, as the options give it: an edge, offsets, a time, or a group.
+"""Start and end of a read, as the options give them: an edge, offsets, a time or a group.
 
 Source: Spark's Structured Streaming + Kafka Integration Guide (options and JSON forms).
 """
@@ -89,7 +89,8 @@ class OffsetLimit:
         self, offsets: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, LogBounds]
     ) -> Mapping[TopicPartition, int]:
         """Offsets that were looked up by time, within what partitions hold by now: a time beyond
-        the youngest record is the present end, which stays where it is."""
+        the youngest record is the present end, which stays where it is.
+        """
         if not self.is_timestamp:
             return offsets
         return {
@@ -251,7 +252,8 @@ def _offsets_from_json(option: str, text: str, *, minimum: int) -> dict[TopicPar
 
 def json_object(option: str, text: str, example: str) -> dict[str, object]:
     """The object that `text` is. Raises: `ConfigError` for anything else, and for a name that
-    stands twice in an object, of which JSON would keep the last."""
+    stands twice in an object, of which JSON would keep the last.
+    """
 
     def without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found = dict(pairs)

@@ -70,7 +70,7 @@ class TaskLimits(NamedTuple):
 
 
 class OffsetRange(NamedTuple):
-    """What a task reads of one partition: offsets from `start` up to, not including, `end`.
+    """A range of one partition that a task reads: from `start` up to, not including, `end`.
 
     With `from_earliest` the read began at the earliest offset, so what retention has removed since
     is no data loss. With `is_first` the range has that edge and begins where the partition does
@@ -157,7 +157,8 @@ def report_data_loss(text: str, *, fail_on_data_loss: bool) -> None:
 
 def task_ranges(ranges: Iterable[OffsetRange], limits: TaskLimits) -> list[tuple[OffsetRange, ...]]:
     """The ranges that each task reads, one after the other: one, or where there would be more than
-    `tasks_max` tasks several, so that all tasks have about as many offsets."""
+    `tasks_max` tasks several, so that all tasks have about as many offsets.
+    """
     parts = split_ranges(
         ranges, records_per_partition_max=limits.records_max, partitions_min=limits.tasks_min
     )

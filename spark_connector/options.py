@@ -104,9 +104,9 @@ class Option(NamedTuple):
     meaning: str
 
     def is_refused_in(self, use: Use) -> bool:
-        """Whether it is refused, not ignored: the end of a stream, which has none.
+        """Tell whether the option is refused rather than ignored: an end is refused for a stream.
 
-        Spark's own source takes endingTimestamp all the same, and so does this one.
+        endingTimestamp is the exception: Spark's own source accepts it, so this one does too.
         """
         return use is Use.STREAM and self.name in ("endingOffsets", "endingOffsetsByTimestamp")
 
@@ -288,7 +288,8 @@ _REFUSED_BY_NAME: Final = {name.lower(): name for name in REFUSED}
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
     """Which partitions to read: all of `topics`, all of topics that `pattern` is found in, or
-    `partitions`. Exactly one is set."""
+    `partitions`. Exactly one is set.
+    """
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -402,9 +403,9 @@ class KafkaOptions:
 
 
 def includes_headers(options: Mapping[str, str]) -> bool:
-    """Whether the columns of these options include the headers, in a batch or a stream.
+    """Tell whether the options ask for the headers column, in a batch or a stream.
 
-    Raises: `ConfigError` for what neither allows.
+    Raises: `ConfigError` if the options are valid for neither.
     """
     given, settings = _divided(options)
     _check_names(given)
@@ -451,7 +452,7 @@ def _idle_settings(given: Mapping[str, str], client: ClientSettings, use: Use) -
 
 
 def delivery_of(given: Mapping[str, str]) -> str:
-    """What the option ``delivery`` promises. Raises: `ConfigError` for what it does not know."""
+    """Return the value of the option ``delivery``. Raises: `ConfigError` if it is unknown."""
     delivery = given.get("delivery", AT_LEAST_ONCE).strip().lower()
     if delivery not in DELIVERIES:
         raise ConfigError(

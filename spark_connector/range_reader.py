@@ -159,10 +159,10 @@ class _RangeReader:
         self._consumer.seek(partition, held.beginning if is_behind else end)
 
     def _skip_damaged(self, position: int, error: CorruptRecordError) -> None:
-        """Have a damaged batch fetched again, as it may have been damaged on its way.
+        """Fetch a damaged batch again, since it may have been damaged on the network.
 
-        The second time go on behind it, with a dead letter where the options name a topic for it,
-        or raise when that is not allowed or its end is not known.
+        The second time skip the batch, and send a dead letter if the options name a topic for it.
+        Raise if skipping is not allowed or if the end of the batch is unknown.
         """
         if self._damaged_offset != error.offset:
             self._damaged_offset = error.offset
@@ -194,7 +194,8 @@ class _RangeReader:
 
 class RecordColumns:
     """The columns of one query: picked from those that a consumer returns and, where types differ,
-    cast. Spark takes exactly the names, order, types and nullability of the query's schema."""
+    cast. Spark takes exactly the names, order, types and nullability of the query's schema.
+    """
 
     def __init__(self, schema: StructType) -> None:
         self.schema: pa.Schema = arrow_schema(schema)

@@ -1,13 +1,13 @@
-"""Have Spark show the cause first, where one of our errors ends a Python process of Spark's.
+"""Errors of ours shown without the Python traceback when they end a Spark worker process.
 
 Spark sends the text of such an error to the driver, behind a traceback of its own frames: the line
-that helps comes last, after a hundred of no use. It leaves the traceback out where the variable
-`HIDDEN` is set, which is what spark.sql.execution.pyspark.udf.hideTraceback.enabled does. A
-process that fails ends then, so the variable changes no other error. The traceback is logged, and
+that helps comes last, after a hundred that do not. Spark leaves the traceback out if the variable
+`HIDDEN` is set, which is what spark.sql.execution.pyspark.udf.hideTraceback.enabled does. The
+process ends with the error, so the variable affects no other. The traceback is still logged, and
 errors that are not ours keep it.
 
-Owner: the process, in which Spark runs one call at a time.
-Source: PySpark's ``handle_worker_exception``.
+Owner: the process, in which Spark runs one call at a time. Source: PySpark's
+``handle_worker_exception``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WORKER: Final = "pyspark.worker_util"
 
 @contextmanager
 def cause_first() -> Iterator[None]:
-    """Have Spark show a `KafkaError` of the block without its traceback. It decorates functions."""
+    """Hide the traceback of a `KafkaError` that leaves the block. It works as a decorator, too."""
     try:
         yield
     except Exception as error:

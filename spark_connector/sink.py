@@ -81,8 +81,10 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class WrittenRows(WriterCommitMessage):
-    """What a task reports: how many rows were acknowledged, and how many of them as too large; and,
-    where rows are written exactly once, what its driver commits."""
+    """The report of a task: how many rows were acknowledged and how many were too large.
+
+    Where rows are written exactly once it also has what the driver commits.
+    """
 
     def __init__(self, row_count: int, too_large_count: int, report: Report | None = None) -> None:
         self.row_count = row_count
@@ -92,7 +94,8 @@ class WrittenRows(WriterCommitMessage):
 
 class Place(NamedTuple):
     """Which task of which batch writes, and of which query: an empty name for a batch write.
-    `attempt` counts the task's attempts before this one, as far as Spark tells."""
+    `attempt` counts the task's attempts before this one, as far as Spark tells.
+    """
 
     batch: int
     query: str
@@ -102,9 +105,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """What is written where. `columns` has the record's columns by the names that rows have.
-    `exactly` is None where rows are written at least once. `checkpoint` is where Spark keeps its
-    log of a stream's batches, empty where no option says it."""
+    """The destination of a write.
+
+    `columns` has the record's columns by the names that rows have. `exactly` is None where rows are
+    written at least once. `checkpoint` is the folder of Spark's log of a stream's batches, empty if
+    no option names it.
+    """
 
     topic: str | None
     columns: Mapping[str, str]

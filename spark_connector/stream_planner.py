@@ -65,7 +65,8 @@ COMMIT_RETRY_MS: Final = 10_000
 
 class StreamPlanner:
     """Plans the micro-batches of one stream. `now_ms` is a clock that never goes back, `sleep`
-    takes seconds."""
+    takes seconds.
+    """
 
     def __init__(
         self,
@@ -173,7 +174,8 @@ class StreamPlanner:
 
     def stop_at_present_ends(self) -> None:
         """Read what is there at the first batch, and nothing that comes later
-        (`Trigger.AvailableNow`)."""
+        (`Trigger.AvailableNow`).
+        """
         self._has_end = True
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:

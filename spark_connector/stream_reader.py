@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream of what `given`, the options of one ``load()``, choose. The checkpoint has the form
-    of Spark's own Kafka source, so that a query may move between both."""
+    of Spark's own Kafka source, so that a query may move between both.
+    """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._given = dict(given)
@@ -79,7 +80,8 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         self, start: dict[str, dict[str, int]], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
         """Return where the next batch ends. Spark compares offsets as text: nothing new is
-        `start`."""
+        `start`.
+        """
         begin = StreamOffset.from_json(start)
         is_limited = not isinstance(limit, ReadAllAvailable)
         end = self._planner.next_offset(begin, is_limited=is_limited)

@@ -153,7 +153,8 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
     @cause_first()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Abort what tasks have written to be exactly once. Else rows stay, and the batch is
-        repeated."""
+        repeated.
+        """
         _end(self._sink, messages, lambda driver, reports: driver.abort(batchId, reports))
 
 

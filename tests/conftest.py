@@ -1,4 +1,4 @@
-"""What every test may use: the fixtures that this package gives to all its users."""
+"""Fixtures for every test: the ones that this package gives to its users."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TOGETHER = {
         "tests/chaos/transactions/test_runs",
     ),
 }
-"""How the ids of tests begin that share brokers or Spark: in one process these start once."""
+"""Prefixes of the ids of tests that share brokers or Spark: in one process these start once."""
 LONGEST_FIRST = ({"spark", "slow"}, {"kafka"})
 
 
@@ -96,7 +96,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
         @cached_property
         def files_with_old_kafka(self) -> frozenset[str]:
-            """Those of which a test has the oldest version as a parameter."""
+            """The files that have a test with the oldest version as a parameter."""
             return frozenset(
                 nodeid.partition("::")[0]
                 for nodeid in self.collection

@@ -1,8 +1,8 @@
-"""What Python has not on Windows, taken away: a plugin of pytest, or the first import.
+"""A pytest plugin (or first import) that removes what Python lacks on Windows.
 
     python -m pytest -p tests.like_windows tests/network tests/producer tests/consumer
 
-It was not run on Windows itself. Left are the differences in what sockets and files do.
+It was not run on Windows itself. Sockets and files may behave differently there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What docs/metrics.md lists, for the tests of the clients that report it."""
+"""The metrics listed in docs/metrics.md, for the tests of the clients that report them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class PromiseReporter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Have the test's reports carry its promises; so they cross over from a worker."""
+        """Attach the promises to the test's reports, which travel from a worker."""
         item.user_properties.extend((MARKER, text) for text in marked(item))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

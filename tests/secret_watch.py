@@ -51,7 +51,7 @@ class Watch(logging.Handler):
         self.read("log", text)
 
     def read(self, where: str, text: str) -> None:
-        """Note what a text shows."""
+        """Record secrets that a text shows."""
         if SECRETS.search(text):
             self.leaks.append(f"{where}: {text[:1_000]}")
 

@@ -26,7 +26,7 @@ SIGNAL = signal.SIGUSR1
 
 
 class Alarm(Exception):
-    """What a task queue or a test's time-out raises in the handler of its signal."""
+    """The exception that a signal handler raises, as those of task queues and test timeouts do."""
 
 
 def _in_c(name: str, *arguments: int) -> Any:
@@ -58,7 +58,7 @@ class SignalAtLine:
 
     @property
     def left_count(self) -> int:
-        """How many more lines there would have had to be; 0 once it has raised."""
+        """The number of lines left before it raises; 0 afterwards."""
         return self._left_count
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What all config classes share: reading, refusing, immutability, properties files."""
+"""Behaviour that all config classes share: parsing, validation, immutability, properties files."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_every_setting_is_read_by_the_client_that_has_it(config: type[ClientConf
 
 
 def _is_read(config: type[ClientConfig], name: str, read: set[str]) -> bool:
-    """Whether a client reads a setting, itself or by properties and methods of the config."""
+    """Tell whether a client reads a setting, itself or through the config's own methods."""
     found, ways = {name}, [name]
     while ways:
         way = ways.pop()

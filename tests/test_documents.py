@@ -45,7 +45,7 @@ SETTING = re.compile(r"\b[A-Z][A-Z_]+=\S+ ")
 CHAIN = re.compile(r"(?<!\w)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FIRST_CELL = re.compile(r"^\| .*? \|")
-"""What other clients call something, on the pages for those who know them."""
+"""Names of things in other clients, on the pages for their users."""
 CYTHON = re.compile(
     r"^\s*(?:cdef|cpdef|def)\s+(?:class\s+)?(?:[\w\[\] *,]+?\s+)?\*?(\w+)\s*[(:]", re.MULTILINE
 )
@@ -89,11 +89,11 @@ FOREIGN = frozenset(
         *("on_x", "take_x", "is_", "has_", "area: what"),
     }
 )
-"""What is defined nowhere in our code, and is meant all the same."""
+"""Spans that are defined nowhere in our code and are meant all the same."""
 
 
 class Span(NamedTuple):
-    """What stands between two back-ticks, and where."""
+    """The text between two back-ticks, and where it stands."""
 
     document: str
     line: int
@@ -162,7 +162,7 @@ class Names:
                     self.strings.add(value)
 
     def has(self, chain: str) -> bool:
-        """Whether a dotted name leads to something."""
+        """Tell whether a dotted name leads to something."""
         if chain in self.strings or chain in self.modules or chain in FOREIGN:
             return True
         *owners, _ = parts = chain.split(".")
@@ -216,7 +216,7 @@ def make_targets() -> frozenset[str]:
 
 
 def exists(span: Span) -> bool:
-    """Whether a command, path or expression means something in this project."""
+    """Tell whether a command, path or expression means something in this project."""
     text = SETTING.sub("", span.text).removeprefix(".venv/bin/")
     command, _, rest = text.partition(" ")
     match command if rest else "":

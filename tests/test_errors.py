@@ -54,7 +54,7 @@ def test_each_error_stands_at_its_place_in_the_tree() -> None:
 
 
 def test_only_what_ends_every_client_that_raises_it_is_fatal_by_its_class() -> None:
-    """What else ends a client has `fatal` set where that happens; what is retried never has."""
+    """Other errors that end a client get `fatal` set where that happens; retried ones never do."""
     named: list[object] = [getattr(errors, name) for name in errors.__all__]
     kinds = [k for k in named if isinstance(k, type) and issubclass(k, KafkaError)]
     assert {kind.__name__ for kind in kinds if kind.fatal} == {
@@ -142,7 +142,7 @@ FIELDS: dict[str, dict[str, object]] = {
         "headers": (("trace", b"\x01"),),
     },
 }
-"""What the constructors of some classes need beside the message."""
+"""Arguments that some constructors need beside the message."""
 
 
 def every_class(kind: type[KafkaError] = KafkaError) -> Iterator[type[KafkaError]]:
@@ -268,7 +268,7 @@ def test_an_error_made_with_a_number_keeps_it() -> None:
 
 
 def fail(kind_name: str) -> None:
-    """What a worker process does."""
+    """Fail as a function in a worker process."""
     raise raised(made(getattr(errors, kind_name)))
 
 

@@ -1,4 +1,4 @@
-"""What users may import: complete, documented, typed, and light."""
+"""The public names are complete, documented, typed and light to import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make` installs: every package with the digests of its files, and no other file is taken."""
+"""`make` installs every package by the digests of its files, and no other file."""
 
 from __future__ import annotations
 

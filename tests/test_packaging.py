@@ -1,4 +1,4 @@
-"""What users install: a wheel for every platform that holds the packages and nothing else.
+"""Users install a wheel for every platform, with the packages and nothing else.
 
 The build takes setuptools from this environment, so that it needs no network.
 """
@@ -40,7 +40,7 @@ LEFT_BEHIND = shutil.ignore_patterns(
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    """What the command prints; its failure shows all of it.
+    """Run a command and return its output; a failure shows all of it.
 
     It runs without PYTHONPATH, which the Spark tests set for their workers: through it, pip would
     see this work tree's installation and take the wheel for installed.

@@ -61,9 +61,9 @@ class Tried(NamedTuple):
     value: str
     switch: str
     word: str
-    """What the switch has to have; empty where nothing allows it."""
+    """The word that the switch must have; empty if nothing allows it."""
     is_local: bool = False
-    """Whether it is refused only where the switch is set, and does not have it."""
+    """True if it is refused only where the switch is set and lacks the word."""
 
     @property
     def settings(self) -> dict[str, str]:

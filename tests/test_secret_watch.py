@@ -43,7 +43,7 @@ def test_the_passwords_of_the_secured_brokers_are_known() -> None:
 
 
 class Report:
-    """What a hook is given of a test that passed."""
+    """The report that a hook receives for a passed test."""
 
     outcome = "passed"
     longrepr: object = None

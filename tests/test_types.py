@@ -1,9 +1,9 @@
-"""What type checkers find in programs of ours: nothing in right ones, every mistake in wrong ones.
+"""Type checkers find nothing in correct programs and every mistake in wrong ones.
 
-Both checkers look at all programs at once, mypy with this project's options, which are strict, and
-pyright with its standard ones (as basedpyright, which brings its own node along), for the right one
-of this file with its strict ones. Other programs are those of README and docs. Behind a wrong line
-stands a part of what mypy says of it; pyright has to find it, too.
+Both check all programs at once: mypy with this project's strict options, pyright (as basedpyright,
+which brings its own node) with its standard ones, and strictly for the correct program of this
+file. The other programs are those of README and docs. A comment behind each wrong line has a part
+of mypy's message; pyright has to find the line, too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ spark = SparkSession.builder.getOrCreate()
 servers, folder = "localhost:9092", "checkpoints"
 """,
 }
-"""What goes before the blocks of a page that are no programs of their own: those that do not import
-`pykclient`. They are checked as one program."""
+"""Code that goes before a page's blocks that do not import `pykclient`.
+
+They are checked as one program.
+"""
 
 RIGHT = """# pyright: strict
 import json
@@ -332,7 +334,7 @@ def pyright_findings(folder: Path) -> list[Finding]:
 
 @pytest.fixture(scope="module", params=[mypy_findings, pyright_findings], ids=["mypy", "pyright"])
 def findings(request: pytest.FixtureRequest, folder: Path) -> list[Finding]:
-    """What a checker finds in all of them."""
+    """Run a checker over all of them."""
     found: list[Finding] = request.param(folder)
     return found
 

@@ -56,7 +56,7 @@ class BusyLoop:
         return self._latencies_s
 
     def _acknowledged(self, sent_s: float, *outcome: object) -> None:
-        """Note one; `outcome` has an error somewhere when it failed."""
+        """Record one acknowledgement; a failed one has an error somewhere in `outcome`."""
         errors = [value for value in outcome if isinstance(value, Exception)]
         if errors:
             raise errors[0]

@@ -39,10 +39,10 @@ SESSION_TIMEOUT_MS = 3_000
 HEARTBEAT_INTERVAL_MS = 500
 KEY_COUNT = 10_000
 COUNTER_VARIABLE = "PYKCLIENT_BENCHMARKS_COUNTER"
-"""Of the environment: the library of `InstructionCounter`."""
+"""The environment variable that names the library of `InstructionCounter`."""
 
 Figures = dict[str, float]
-"""What was measured, by name with its unit: ``records_per_second``, ``ack_p99_ms`` ..."""
+"""Measured values by name with unit: ``records_per_second``, ``ack_p99_ms`` ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Job:
     value_bytes: int
     batch_bytes: int = 1_000_000
     has_keys: bool = False
-    """Whether records are spread over the partitions by 10,000 different keys of 8 bytes."""
+    """Records with 10,000 different keys of 8 bytes, which spread them over the partitions."""
     ca_location: str | None = None
     """The file of the authority that TLS trusts, in PEM; None means a connection in plain text."""
     linger_ms: int = LINGER_MS
@@ -77,7 +77,7 @@ class Job:
 
     @property
     def warm_up_count(self) -> int:
-        """How many records go ahead of those whose latency counts: a JVM compiles meanwhile."""
+        """The number of records sent before the counted ones: a JVM compiles meanwhile."""
         return self.record_count // 2
 
     def check_silence(self, polled: object, read_count: int) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contestants.job import Figures, Job
 
 FETCH_PAUSE_MS = 10
-"""How long it pauses whenever its queue is full. Its default of a second would be most of a run."""
+"""Pause when the queue is full. The default, a second, would be most of a run."""
 ASSIGNMENT_POLL_S = 0.1
 POLL_SENDS = 1_000
 """Callbacks are asked for once in so many sends; each time costs as much as a send."""

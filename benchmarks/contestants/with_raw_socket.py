@@ -140,7 +140,7 @@ def _fetch_request(job: Job, positions: dict[int, int]) -> bytearray:
 
 
 def _positions_after(job: Job, frame: bytes) -> Iterable[tuple[int, int]]:
-    """Of each partition that gave records, the offset after its last whole batch."""
+    """Yield each partition that has records with the offset after its last whole batch."""
     response = decode_response(FetchResponse, FETCH_VERSION, frame)
     for partition in response.responses[0].partitions:
         index = partition.partition_index

@@ -1,1 +1,1 @@
-"""What all benchmarks share: arena, command line, figures, targets, tables."""
+"""The parts that all benchmarks share: arena, command line, figures, targets, tables."""

@@ -47,10 +47,10 @@ class ContestantFailedError(RuntimeError):
 
 
 class Arena:
-    """Where clients take turns; `bootstrap_servers` names a cluster that has no other use.
+    """The cluster at which clients take turns; `bootstrap_servers` must have no other use.
 
     With `tls_servers` and `ca_location` clients connect with TLS, to another listener of it. With
-    `instructions` their instructions are counted, and nothing else is measured.
+    `instructions` only their instructions are counted.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Arena:
         batch_bytes: int = BATCH_BYTES,
         has_keys: bool = False,
     ) -> Figures:
-        """Let a client send records to a new topic; its figures, once all records are there."""
+        """Measure a client that sends to a new topic; return once all records have arrived."""
         with self.topic(partition_count) as name:
             job = self._job(
                 name, partition_count, record_count, value_bytes, batch_bytes, has_keys=has_keys
@@ -115,14 +115,14 @@ class Arena:
             return self.append(client, action, job)
 
     def latency(self, client: Client, record_count: int) -> Figures:
-        """Let a client send and read one record after the other, in a new topic; its figures."""
+        """Measure a client that sends and reads one record after the other, in a new topic."""
         with self.topic(1) as name:
             record_count = max(record_count, LATENCY_RECORDS_MIN)
             job = self._job(name, 1, record_count, VALUE_BYTES, BATCH_BYTES, has_keys=False)
             return self.run(client, "latency", job)
 
     def transactions(self, client: Client, record_count: int) -> Figures:
-        """Let a client send transactions to a new topic; its figures."""
+        """Measure a client that sends transactions to a new topic."""
         with self.topic(PARTITION_COUNT) as name:
             job = self._job(
                 name, PARTITION_COUNT, record_count, VALUE_BYTES, BATCH_BYTES, has_keys=False
@@ -130,10 +130,10 @@ class Arena:
             return self.run(client, "transactions", job)
 
     def append(self, client: Client, action: str, job: Job) -> Figures:
-        """Let a client send records to a topic that is there; its figures, once all have come.
+        """Measure a client that sends to an existing topic; return once all records have arrived.
 
         Raises:
-            ContestantFailedError: it failed, or another number of records has come than it sent.
+            ContestantFailedError: it failed, or the number of records that arrived differs.
         """
         before_count = self._record_count(job)
         figures = self.run(client, action, job)
@@ -146,10 +146,10 @@ class Arena:
         return figures
 
     def run(self, client: Client, action: str, job: Job) -> Figures:
-        """Let a client do a job in a fresh process; its figures.
+        """Run a client's job in a fresh process and return its figures.
 
         Raises:
-            ContestantFailedError: it failed, or did not end in half an hour.
+            ContestantFailedError: it failed, or did not end within half an hour.
         """
         command = [sys.executable, "-P", "-m", "contestants", client.module, action]
         import_path = os.pathsep.join(map(str, (FOLDER, client.checkout)))

@@ -39,14 +39,14 @@ SLOW_SHARE = 10
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How much is measured: records of one job, turns of each client, and which clients."""
+    """The size of a run: records of one job, turns of each client, and which clients."""
 
     record_count: int
     run_count: int
     clients: frozenset[str]
 
     def able(self, action: str, clients: Sequence[Client]) -> list[Client]:
-        """Those of `clients` that are wanted and can do it; the others are named on stderr."""
+        """Choose the wanted clients that can do it, and name the others on stderr."""
         able = []
         for client in clients:
             if client.name not in self.clients:
@@ -59,7 +59,7 @@ class Settings:
         return able
 
     def records_for(self, client: Client) -> int:
-        """How many records a client is given."""
+        """Return the number of records for a client."""
         return self.record_count // SLOW_SHARE if client.is_slow else self.record_count
 
 

@@ -22,11 +22,11 @@ COMPILER_MODULE = "jdk.compiler"
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What runs as ``contestants.<module>`` in a process of its own, with `environment` added.
+    """A client that runs as ``contestants.<module>`` in a process of its own.
 
-    `package` is imported by it, `distribution` has its version. A client that is slow does each job
-    with a tenth of the records, so that a run does not take minutes. Our own package comes from
-    `checkout`.
+    `package` is the package that it imports and `distribution` the one whose version is shown;
+    `environment` is added to the process's. A slow client does each job with a tenth of the
+    records, so that a run does not take minutes. `checkout` is where our own package comes from.
     """
 
     name: str

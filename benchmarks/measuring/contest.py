@@ -50,7 +50,7 @@ def produce_contest(
     entries: Sequence[Entry],
     batch_bytes: int = 1_000_000,
 ) -> Iterator[Measurement]:
-    """Let the entries send; `place` is the benchmark and the case."""
+    """Measure how fast the entries send; `place` is the benchmark and the case."""
     for entry in in_turns(_able(settings, entries), settings.run_count):
         record_count = settings.records_for(entry.client)
         figures = arena.produce(entry.client, entry.action, record_count, batch_bytes=batch_bytes)
@@ -60,7 +60,7 @@ def produce_contest(
 def read_contest(
     arena: Arena, settings: Settings, place: tuple[str, str], entries: Sequence[Entry]
 ) -> Iterator[Measurement]:
-    """Let the entries read a topic that was filled once; slow ones read a smaller one."""
+    """Measure how fast the entries read one filled topic; slow ones read a smaller one."""
     able = _able(settings, entries)
     with ExitStack() as stack:
         jobs = {

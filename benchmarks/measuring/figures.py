@@ -1,4 +1,4 @@
-"""What a figure is called where people read it, and how its values are written.
+"""Names of figures as people read them, and the formats of their values.
 
 Owner: none; the table is constant.
 """

@@ -28,7 +28,7 @@ RATIO_HEADINGS = ("case", "before", "now", "now / before, medians", "now / befor
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
-    """Let the command line name the other checkout, as `before`."""
+    """Add the option that names the other checkout, as `before`."""
     text = "the folder of another checkout, whose core was built there"
     parser.add_argument("--before", type=Path, required=True, help=text)
 

@@ -26,7 +26,7 @@ LOOK_S = 0.01
 
 
 def heartbeat_count(proxy: FaultProxy) -> Callable[[], int]:
-    """Let a proxy count heartbeats from now on; returns what tells how many there were."""
+    """Count the heartbeats that pass a proxy; the function returned tells how many so far."""
     mark = Delay(api=ApiKey.HEARTBEAT, direction=Direction.REQUEST, delay_ms=0)
     proxy.inject(mark)
     return lambda: proxy.counts[mark.name]
@@ -34,7 +34,7 @@ def heartbeat_count(proxy: FaultProxy) -> Callable[[], int]:
 
 @contextmanager
 def listening(count: Callable[[], int]) -> Iterator[Sequence[float]]:
-    """Note when `count` rises, in seconds of the monotonic clock, once for each heartbeat."""
+    """Record when `count` rises, in monotonic seconds, once for each heartbeat."""
     beats_s: list[float] = []
     is_over = threading.Event()
     before_count = count()

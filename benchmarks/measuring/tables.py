@@ -26,7 +26,7 @@ MISSED = "missed"
 
 FLOOR = "floor"
 FLOORS = {"out": "raw socket", "in": "raw socket and CRC"}
-"""What each way is compared with that takes the same bytes."""
+"""The row that each way is compared with: the same bytes without a client."""
 FLOOR_FIGURE = "cpu_s_per_million"
 
 

@@ -17,7 +17,7 @@ from measuring.figures import FIGURES
 from measuring.measurement import Key, Series
 
 Groups = Mapping[Key, Mapping[str, Series]]
-"""What `measurement.grouped` gives."""
+"""The result of `measurement.grouped`."""
 
 
 class Relation(Enum):
@@ -27,12 +27,12 @@ class Relation(Enum):
     AT_MOST = "<="
 
     def holds(self, value: float, limit: float) -> bool:
-        """Whether `value` is good."""
+        """Tell whether `value` meets the target."""
         return value >= limit if self is Relation.AT_LEAST else value <= limit
 
 
 class Judgement(NamedTuple):
-    """How a run did: our median, the rival's, what is compared with the target, and the verdict."""
+    """The verdict on a run, with our median, the rival's, and the value compared to the target."""
 
     ours: str
     theirs: str
@@ -45,7 +45,7 @@ class Target(Protocol):
 
     @property
     def what(self) -> str:
-        """What is measured."""
+        """The name of the measured value."""
         ...
 
     @property
@@ -152,7 +152,7 @@ class GrowthTarget:
 
     @property
     def what(self) -> str:
-        """What grows."""
+        """The name of the value that grows."""
         return f"growth, {self.stem}, {FIGURES[FIGURE_OF_GROWTH].heading}"
 
     @property

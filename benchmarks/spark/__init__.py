@@ -1,1 +1,1 @@
-"""What ``make bench-spark`` measures: the connector beside Spark's own Kafka source and sink."""
+"""The benchmark of ``make bench-spark``: the connector beside Spark's own Kafka source and sink."""

@@ -46,8 +46,11 @@ BATCH_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How much is measured: records of a read, rows of a write, turns of each contender, and
-    batches in a turn of a stream."""
+    """The size of a run.
+
+    It has the records of a read, the rows of a write, the turns of each contender, and the batches
+    in a turn of a stream.
+    """
 
     record_count: int
     written_count: int
@@ -74,7 +77,7 @@ def session(master: str, config: Mapping[str, str] | None = None) -> Iterator[Sp
 
 
 class SparkArena:
-    """Where contenders take turns: a session and a cluster of their own."""
+    """A Spark session and a Kafka cluster at which contenders take turns."""
 
     def __init__(self, spark: SparkSession, kafka: KafkaCluster) -> None:
         self.spark = spark
@@ -103,7 +106,7 @@ class SparkArena:
             yield name
 
     def record_count(self, topic: str) -> int:
-        """How many records a topic has, by its end offsets."""
+        """Count a topic's records by its end offsets."""
         with Consumer(bootstrap_servers=self.servers) as consumer:
             parts = [
                 TopicPartition(topic, part.partition) for part in consumer.partitions_for(topic)

@@ -203,7 +203,7 @@ def _fed(servers: str, topic: str, partition_count: int, interval_s: float) -> I
 
 
 def _batches_ms(query: StreamingQuery, wanted_count: int) -> list[float]:
-    """How long batches with rows took, once the first ones are over."""
+    """Return the durations of batches with rows, without the first ones."""
     deadline = time.monotonic() + BATCH_TIMEOUT_S
     while True:
         if (error := query.exception()) is not None:

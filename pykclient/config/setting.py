@@ -405,7 +405,6 @@ def choice(
     values: Mapping[str, T], *, hints: Mapping[str, str] | None = None, is_case_kept: bool = True
 ) -> Kind[T]:
     """Return the kind of a choice of words. `hints` maps words of old releases to replacements."""
-
     by_word = values if is_case_kept else {word.lower(): value for word, value in values.items()}
 
     def parse(value: object) -> T:

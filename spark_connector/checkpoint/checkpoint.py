@@ -52,7 +52,8 @@ Entry = TypeVar("Entry")
 
 class Damage(NamedTuple):
     """A file that cannot be read, by its name in the directory, and why. `is_of_checksums` says
-    that the file is whole and Hadoop's checksums are those of other contents."""
+    that the file is whole and Hadoop's checksums are those of other contents.
+    """
 
     file: str
     reason: str
@@ -62,7 +63,8 @@ class Damage(NamedTuple):
 class Positions(NamedTuple):
     """The part of one source that the next start reads: from `starts` on, and of a batch that is
     repeated up to `ends`. `starts` is None where the log does not say it; `ends` where no batch is
-    repeated."""
+    repeated.
+    """
 
     starts: StreamOffset | None
     ends: StreamOffset | None

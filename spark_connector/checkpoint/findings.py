@@ -25,7 +25,8 @@ PREFIX: Final = "pykclient spark checkpoint"
 
 class Finding(NamedTuple):
     """Something about a checkpoint: where, what, and what to do. A problem fails the next start, or
-    loses or repeats rows; the rest is good to know, and has no cure."""
+    loses or repeats rows; the rest is good to know, and has no cure.
+    """
 
     where: str
     what: str
@@ -39,7 +40,8 @@ class Finding(NamedTuple):
 class Held(NamedTuple):
     """The topics of a checkpoint as brokers hold them: how many partitions, and the bounds of each
     partition, and the ids of topics, None where brokers have none. A topic that is not listed is
-    missing."""
+    missing.
+    """
 
     partition_counts: Mapping[str, int]
     bounds: Mapping[TopicPartition, LogBounds]

@@ -45,7 +45,8 @@ class Connector(Enum):
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
     """The line of one source. `offset` is None where the source is none of Kafka's, or has no
-    offset yet."""
+    offset yet.
+    """
 
     text: str
     offset: StreamOffset | None = None

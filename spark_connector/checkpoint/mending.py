@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 class Change:
     """A change of files, by their names in the directory: first `removals`, then `writes`, in
     this order. `sources` are where the next start begins. `next_batch` is the number of the next
-    batch."""
+    batch.
+    """
 
     writes: Mapping[str, str]
     removals: tuple[str, ...]
@@ -253,7 +254,8 @@ def _commit_text(checkpoint: Checkpoint, batch: LoggedBatch) -> str:
 
 def _ended(sources: Lines) -> dict[str, SourceOffset]:
     """Leave out the starts, which are those of the batch that ended there, and the ids of topics:
-    who moves a query takes the topics as they are."""
+    who moves a query takes the topics as they are.
+    """
     return {
         name: line
         if line.offset is None or not (line.offset.starts or line.offset.topic_ids)

@@ -111,7 +111,8 @@ _Returned = TypeVar("_Returned")
 
 class OpenTransaction(NamedTuple):
     """The open transaction of one attempt. `start_ms` is since 1970; `timeout_ms` is how long it
-    may be open before brokers abort it."""
+    may be open before brokers abort it.
+    """
 
     transactional_id: str
     turn: int
@@ -181,7 +182,8 @@ class SinkCluster:
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Return what attempts of the sink's tasks have open, and whether it is decided: a driver
-        that comes back, or an operator who settles it, commits it then."""
+        that comes back, or an operator who settles it, commits it then.
+        """
         record = self._read()
         decided = () if record is None else record.written
         decided_ids = {each.transactional_id for each in decided}

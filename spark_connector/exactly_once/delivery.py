@@ -55,10 +55,10 @@ class ExactDelivery:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> ExactDelivery | None:
-        """What options say, given by name in lower case; None where rows are written at least once.
+        """Parse the options, named in lower case; None means that rows are written at least once.
 
-        Raises: `ConfigError` for what an option cannot be, for one without effect, and where the
-        sink has no name.
+        Raises: `ConfigError` for an invalid value, an option without effect, or a sink without a
+        name.
         """
         if delivery_of(options) != EXACTLY_ONCE:
             idle = [name for option, name in NAMES.items() if option in options]

@@ -46,11 +46,11 @@ class SinkDriver:
         )
 
     def view(self, first_response_s: float | None = None) -> View:
-        """What tasks of the next batch need of the record; the sink is this driver's then.
+        """Claim the sink for this driver and return the view that tasks of the next batch need.
 
-        `first_response_s` is how long brokers may take to respond at all, None as long as always.
+        `first_response_s` limits the wait for the first response; None sets no limit of its own.
 
-        Raises: `KafkaError` where it cannot be claimed.
+        Raises: `KafkaError` if the sink cannot be claimed.
         """
         if self._turn is None and first_response_s is not None:
             self._cluster.await_brokers(first_response_s)
@@ -59,9 +59,9 @@ class SinkDriver:
         return self._protocol.view(record)
 
     def view_again(self, view: View) -> View:
-        """What the record says now to an attempt that is not the first of its task.
+        """Read the record again, for an attempt that is not the first of its task.
 
-        Raises: `SinkTakenOverError` where another driver has the sink.
+        Raises: `SinkTakenOverError` if another driver has taken the sink over.
         """
         return self._cluster.run(self._protocol.look_again(view))
 

@@ -68,7 +68,8 @@ class Read:
 @dataclass(frozen=True, slots=True)
 class Write:
     """Write the record in a transaction. Raises: `SinkTakenOverError` for a driver that was
-    fenced since its last `Fence`."""
+    fenced since its last `Fence`.
+    """
 
     record: SinkRecord
 
@@ -76,7 +77,8 @@ class Write:
 @dataclass(frozen=True, slots=True)
 class End:
     """Commit or abort transactions; the result are the ids of those that brokers refused to end so
-    for good."""
+    for good.
+    """
 
     written: tuple[Written, ...]
     is_commit: bool
@@ -133,8 +135,11 @@ class Report(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What was done: the ids whose transactions were decided, and are ended so; those that were
-    aborted; and the tasks whose rows are missing of a batch that was decided, with how many."""
+    """The outcome of settling a batch.
+
+    It has the ids whose transactions were committed as decided, the ids that were aborted, and, for
+    a batch that was decided, each task whose rows are missing with their number.
+    """
 
     decided: tuple[str, ...]
     aborted: tuple[str, ...]
@@ -278,7 +283,8 @@ class SinkProtocol:
 
     def abort(self, batch: int, reports: Sequence[Report]) -> Steps[None]:
         """Abort what attempts have written, unless it is decided: Spark also calls this after a
-        commit that has raised."""
+        commit that has raised.
+        """
         if not reports:
             return
         # Ends a decision that is under way, too, one way or the other.
@@ -295,7 +301,8 @@ class SinkProtocol:
 
     def settle(self) -> Steps[Settled]:
         """End what a query that will not come back has left open: commit what is decided, and abort
-        the rest. A driver that is still there is fenced, as by a claim."""
+        the rest. A driver that is still there is fenced, as by a claim.
+        """
         record, settled = yield from self._take_over("")
         return settled._replace(missing=record.missing)
 

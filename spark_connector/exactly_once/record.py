@@ -125,7 +125,8 @@ class SinkRecord:
 
     def ended(self, refused: frozenset[str]) -> SinkRecord:
         """Return what follows a decided batch, given the transactional ids that are not committed
-        and cannot be."""
+        and cannot be.
+        """
         missing = tuple(each.rows for each in self.written if each.transactional_id in refused)
         stage = Stage.INCOMPLETE if missing else Stage.COMPLETE
         return self._to(stage, written=(), missing=missing)

@@ -1,4 +1,4 @@
-"""How many made-up cases each test tries that compares both cores.
+"""The number of generated cases for each test that compares both cores.
 
 `make test` runs a bounded number, the same each time; PYKCLIENT_FUZZ_CASES sets another number, of
 new ones (`make fuzz`).

@@ -45,7 +45,7 @@ def new_appender(
 
 
 def sealed_bytes(appender: RecordAppender[None]) -> bytes:
-    """What it holds, once it takes no more."""
+    """Seal the appender and return its bytes."""
     appender.seal()
     return bytes(appender.view())
 

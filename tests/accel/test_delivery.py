@@ -92,7 +92,7 @@ def test_a_done_callback_is_called_with_the_delivery(core: ModuleType) -> None:
 
 
 class Place(NamedTuple):
-    """What a producer has as RecordMetadata."""
+    """A stand-in for the producer's RecordMetadata."""
 
     topic: str
     partition: int

@@ -109,7 +109,7 @@ def as_bytes(part: object) -> object:
 
 
 def result(core: ModuleType, data: bytes, *arguments: int | None) -> object:
-    """What a core makes of `data`: all that it returns, or the error."""
+    """Decode `data` with a core; return all values, or the error."""
     try:
         columns, end = core.decode_records(
             core.record_bytes(memoryview(bytearray(data))), *arguments

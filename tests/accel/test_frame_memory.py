@@ -22,11 +22,11 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 ANNOUNCED_BYTES = 100_000_000
 ARRIVED_BYTES = 20 * ALLOCATION_BYTES
 OTHERS_BYTES = 8 * 1024 * 1024
-"""What the rest of the process may take meanwhile."""
+"""Memory that the rest of the process may take meanwhile."""
 
 
 def resident_bytes() -> int:
-    """How much memory this process really has."""
+    """Return the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
 
 
@@ -106,7 +106,7 @@ def part_of_a_frame(core_name: str) -> int:
 
 
 def grown_bytes(scenario: Callable[[str], int], core: ModuleType) -> int:
-    """What it takes in a process of its own, where no other test's memory comes and goes."""
+    """Measure the growth in a process of its own, where no other test's memory comes and goes."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(scenario, core.__name__).result()
 

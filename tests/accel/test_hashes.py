@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 HASH_LIMIT = 2**31
-"""Of so many partitions a key's is its hash without the sign."""
+"""With this many partitions a key's partition is its hash without the sign."""
 
 same_core = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -47,7 +47,7 @@ def on_delivery(_place: object, _error: object) -> None:
 
 
 def result_of(call: Any, *arguments: object, **keywords: object) -> tuple[object, ...]:
-    """What came back, or the error with its words."""
+    """Make a call and return its result, or its error with the text."""
     try:
         delivery = call(*arguments, **keywords)
     except Exception as error:  # noqa: BLE001  # whatever it is, it is to be the same

@@ -1,4 +1,4 @@
-"""What `help` and editors show of the compiled core: the same as of the pure one."""
+"""`help` and editors show the same of the compiled core as of the pure one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLASSES = ("ConsumerRecord", "Delivery")
 
 
 def public_names() -> Iterator[str]:
-    """What applications reach of the core: `send`, deliveries and records, with their methods."""
+    """Yield the names of the core that applications see: `send`, deliveries, records, methods."""
     yield "SendCore.send"
     for name in CLASSES:
         yield name

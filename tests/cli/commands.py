@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Result(NamedTuple):
-    """How a command has ended: its status, what it printed, what it complained of."""
+    """The outcome of a command: its exit status, stdout and stderr."""
 
     status: int
     output: bytes

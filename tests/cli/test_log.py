@@ -42,7 +42,7 @@ def log(tmp_path: Path) -> Path:
 
 
 class CommandResult(NamedTuple):
-    """What the command did with its arguments."""
+    """The outcome of a command."""
 
     status: int
     output: str

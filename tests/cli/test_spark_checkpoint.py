@@ -58,7 +58,7 @@ class Checked:
         return self._run("spark", "checkpoint", part, str(self.made.folder), *arguments)
 
     def rest(self) -> None:
-        """Have the logs be unchanged for a long time."""
+        """Make the logs look unchanged for a long time."""
         for folder in ("offsets", "commits"):
             if (self.made.folder / folder).is_dir():
                 os.utime(self.made.folder / folder, (OLD_S, OLD_S))

@@ -1,4 +1,4 @@
-"""What goes wrong with a command's streams: closed pipes, full disks, Ctrl-C, no terminal."""
+"""Trouble with a command's streams: closed pipes, full disks, Ctrl-C, no terminal."""
 
 from __future__ import annotations
 

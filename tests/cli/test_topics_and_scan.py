@@ -336,9 +336,9 @@ def test_a_terminal_shows_how_far_produce_and_consume_are(
 
 
 def on_terminal(broker: FakeKafka, columns: str, *arguments: str, **streams: IO[bytes]) -> str:
-    """What a command writes to a terminal of so many columns, without control sequences.
+    """Run a command at a terminal of this width; return its output without control sequences.
 
-    A stream that is given takes the place of the terminal.
+    A stream that is given replaces the terminal.
     """
     ours, its = pty.openpty()
     environ = {

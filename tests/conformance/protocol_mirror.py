@@ -13,7 +13,7 @@ from tests.java_mirror import JavaMirror
 
 
 class JavaResult(NamedTuple):
-    """What Kafka's classes made of some bytes: how they write it, and what they read."""
+    """The result of Kafka's classes for some bytes: how they write them and what they read."""
 
     written: bytes
     content: dict[str, Any]

@@ -155,7 +155,7 @@ def _loads(assignment: Assignment) -> list[int]:
 
 
 def _moved_count(members: Members, assignment: Assignment) -> int:
-    """How many partitions members have to give up."""
+    """Count the partitions that members lose."""
     return sum(
         len(set(member.owned_partitions) - assignment[member_id])
         for member_id, member in members.items()

@@ -56,7 +56,7 @@ jar_or_skip()
 
 EXAMPLE_COUNT = 40
 FEW_EXAMPLES = 5
-"""Of messages that the library does not use by now."""
+"""Number of examples for messages that the library does not use yet."""
 SIZE_BYTES = 4
 
 

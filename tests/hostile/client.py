@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.record import ConsumerRecord
 
 TIMEOUT_MS: Final = 300
-"""Of a call, where the order has no other; a request has two thirds of it."""
+"""Timeout of a call, unless the order has another; a request has two thirds of it."""
 HANGS_AFTER_S: Final = 15
 """A call that goes on for so long after its time is stuck: its process ends, with its stacks."""
 

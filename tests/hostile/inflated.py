@@ -76,7 +76,7 @@ class InflatedBroker(ScriptedBroker):
     ) -> None:
         self._api, self._inflate = api, inflate
         self.sent_bytes = 0
-        """What was sent of these responses."""
+        """Bytes sent of these responses so far."""
         self.shape = "not asked"
         self._made: dict[int, bytes] = {}
         super().__init__({api: self._respond}, versions)
@@ -110,7 +110,7 @@ def fetch_response() -> FetchResponse:
 
 
 def usual_metadata(response: Message, version: int, *, size_bytes: int) -> tuple[str, bytes]:
-    """Have six partitions in each topic."""
+    """Describe each topic with six partitions."""
     assert isinstance(response, MetadataResponse)
     response = copy.deepcopy(response)
     topic = response.topics[0]

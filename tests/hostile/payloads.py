@@ -1,6 +1,6 @@
-"""What hostile brokers send: the bytes, and what sends them.
+"""Payloads of hostile brokers, and the peers that send them.
 
-Owner: none; peers are made anew for each client.
+Owner: none; each client has new peers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Hostile(NamedTuple):
 
     @property
     def timeout_ms(self) -> int:
-        """How long the call may take; where it ends by itself, a busy machine is to have time."""
+        """The timeout of the call; one that ends by itself has time enough on a busy machine."""
         is_to_wait = (self.error or "").endswith("TimeoutError") or (
             self.error is None and self.call.startswith(("poll", "join")) and self.text == "0"
         )
@@ -530,7 +530,7 @@ def assignment(topic: str, *numbers: int, count: int | None = None) -> bytes:
 
 
 def apis(count: int) -> bytes:
-    """So many APIs, Metadata among them, in ApiVersions 3."""
+    """Encode ApiVersions 3 with this many APIs, Metadata among them."""
     each = b"".join(
         struct.pack(">Hhh", key % 65_536, 0, 9) + b"\0" for key in range(1_000, count + 999)
     )

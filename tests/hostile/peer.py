@@ -93,7 +93,7 @@ TOPIC_ID: Final = b"i" * 16
 GROUP: Final = "g"
 TRANSACTIONAL_ID: Final = "x"
 ILLEGAL_SASL_STATE: Final = 34
-"""What a listener without SASL responds with."""
+"""The error code of a listener without SASL."""
 TOPIC_ID_VERSION: Final = 10
 """Metadata has the ids of topics since this version."""
 
@@ -124,7 +124,7 @@ KIP848_VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.METADATA: 12,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 0,
 }
-"""What a broker has beside, or newer, for groups of the consumer protocol."""
+"""The API versions of a broker that supports the consumer group protocol."""
 
 
 class Received(NamedTuple):
@@ -166,7 +166,7 @@ class ScriptedBroker:
     ) -> None:
         self._versions = {**VERSIONS, **(versions or {})}
         self.hostile_count = 0
-        """How many responses were not as they should be."""
+        """Number of malformed responses so far."""
         self._instead = frozenset(instead or ())
         self._responders = {**GOOD, ApiKey.API_VERSIONS: self._list_versions, **(instead or {})}
 

@@ -1,6 +1,6 @@
-"""What hostile brokers send, and how calls end that meet them: the table, in four parts.
+"""The table of hostile responses and of how calls end that meet them, in four parts.
 
-Owner: none; peers are made anew for each client.
+Owner: none; each client has new peers.
 """
 
 from __future__ import annotations

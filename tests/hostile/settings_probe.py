@@ -86,7 +86,7 @@ class Watch:
             self.seen.add(f"command {event}")
 
     def _note(self, kind: str, name: str) -> None:
-        """Note what settings name; other modules and files are the interpreter's own."""
+        """Record an import or a file that settings name; others are the interpreter's own."""
         is_named = name != HOST if kind == "contact" else "canary" in name or name == "this"
         is_code = kind == "open" and name.endswith((".py", ".pyc"))
         if is_named and not is_code:

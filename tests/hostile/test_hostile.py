@@ -65,7 +65,7 @@ class Client:
         )
 
     def meet(self, hostile: Hostile) -> Report:
-        """Have it call the broker; return how that ended."""
+        """Send the client process to the broker; return how its call ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         peer = hostile.peer()
@@ -89,7 +89,7 @@ class Client:
         return report
 
     def close(self) -> None:
-        """Have it end."""
+        """End the client process."""
         self._process.communicate()
 
 
@@ -103,7 +103,7 @@ def meet_all(core: str, part: Sequence[Hostile]) -> dict[tuple[str, str], Report
 
 @pytest.fixture(scope="module")
 def reports() -> dict[tuple[str, str], Report]:
-    """How each call ended."""
+    """Run every call and return how each ended."""
     for hostile in HOSTILE:
         hostile.peer()  # has the large responses made, before calls have a time
     jobs = [
@@ -134,7 +134,7 @@ def test_a_call_ends_as_the_table_says(
 
 
 def flaws_of(hostile: Hostile, report: Report) -> list[str]:
-    """What is not as the table says, or costs too much."""
+    """List what differs from the table, or costs too much."""
     if hostile.error is None:
         is_expected = (report["error"], report["text"]) == (None, hostile.text)
     else:

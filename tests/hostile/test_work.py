@@ -61,7 +61,7 @@ SOAK_RESPONSE_SIZE_BYTES: Final = 3_000_000
 
 
 class Cost(NamedTuple):
-    """What reading took: CPU, memory, and how many bytes a broker sent for it."""
+    """The cost of reading: CPU, memory, and the bytes that a broker sent for it."""
 
     cpu_s: float
     growth_kb: int
@@ -169,7 +169,7 @@ def test_a_poll_over_many_bombs_takes_little_memory(codec: Codec) -> None:
 
 
 class Met(NamedTuple):
-    """What a call cost in a process of its own."""
+    """The cost of a call in a process of its own."""
 
     report: Report
     sent_bytes: int

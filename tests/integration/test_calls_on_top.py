@@ -272,7 +272,8 @@ def open_descriptors() -> int:
 
 def await_descriptors(count: int) -> None:
     """Wait until no more than so many are open: the brokers are in this process, and close their
-    ends of connections when they have read the client's."""
+    ends of connections when they have read the client's.
+    """
     deadline = time.monotonic() + LONG_S
     while open_descriptors() > count:
         assert time.monotonic() < deadline, f"{open_descriptors()} are open, before it were {count}"

@@ -129,7 +129,6 @@ def test_an_admin_goes_on(servers: str, fake: FakeKafka) -> None:
 @pytest.fixture
 def wrong_password(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Make every broker reject authentication, as with SASL."""
-
     monkeypatch.setattr(handshake, "METADATA_VERSION_MIN", 1_000)
     monkeypatch.setattr(handshake, "UnsupportedVersionError", AuthenticationError)
     return monkeypatch

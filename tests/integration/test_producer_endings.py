@@ -540,7 +540,8 @@ def test_a_logging_handler_that_flushes_at_the_end_loses_no_lines(
     fake: FakeKafka, tmp_path: Path
 ) -> None:
     """`logging` flushes its handlers after the hook of the producers has run, the last one first;
-    one that raises keeps those before it from being flushed."""
+    one that raises keeps those before it from being flushed.
+    """
     done = run(LOGGING_TO_KAFKA, fake.bootstrap_servers, str(tmp_path / "lines"))
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "lines").read_text(encoding="utf-8") == "the last line\n"

@@ -89,7 +89,8 @@ def proxy(kafka: KafkaCluster) -> Iterator[FaultProxy]:
 
 def produce_through(kafka: KafkaCluster, topic: str, proxy: FaultProxy, fault: str) -> list[int]:
     """Send records ``<number>`` in turn to the partitions until enough faults struck; how many
-    each partition got."""
+    each partition got.
+    """
     counts = [0] * PARTITION_COUNT
     before = proxy.counts.get(fault, 0)
     deadline_s = time.monotonic() + TIMEOUT_S
@@ -160,7 +161,8 @@ def test_a_lost_response_doubles_nothing_of_a_topic_recreated_before_it(
     kafka: KafkaCluster, proxy: FaultProxy
 ) -> None:
     """The request names the topic (before Kafka 4.1): it is in the new log, and its response is
-    lost, before the producer learns that the topic has another id."""
+    lost, before the producer learns that the topic has another id.
+    """
     topic = confluent_create_topic(kafka, "recreated")
     with (
         Admin(bootstrap_servers=kafka.bootstrap_servers) as admin,
@@ -336,7 +338,8 @@ def test_flipped_bits_give_no_corrupt_value_and_no_end(
     kafka: KafkaCluster, proxy: FaultProxy, filled: str
 ) -> None:
     """A flip in an offset goes unseen: checksums do not cover it. So all that is required is that
-    each value is whole, that every poll returns, and that a healed network is made use of."""
+    each value is whole, that every poll returns, and that a healed network is made use of.
+    """
     before = proxy.counts.get("Flip", 0)
     errors: list[KafkaError] = []
     deadline_s = time.monotonic() + TIMEOUT_S

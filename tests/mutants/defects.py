@@ -37,7 +37,7 @@ class Defect(NamedTuple):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether a core has to be built with it."""
+        """Tell whether the compiled core has to be built for it."""
         return self.file.endswith(COMPILED_SUFFIXES)
 
     @property

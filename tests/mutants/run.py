@@ -48,7 +48,7 @@ LEFT_OUT = shutil.ignore_patterns(
     *(".git", ".venv", ".*cache", ".hypothesis", "__pycache__", "dist", "*-output", "*.egg-info")
 )
 NO_DEFECT = ("ImportError", "ModuleNotFoundError", "NameError", "SyntaxError")
-"""What no test is needed for. An entry whose tests fail by one of these is a mistake itself."""
+"""Errors that need no test to find. An entry whose tests fail by one of them is itself wrong."""
 
 
 class Run(NamedTuple):
@@ -106,7 +106,7 @@ class Copy:
 
     @contextmanager
     def planted(self, defect: Defect) -> Iterator[None]:
-        """Have a defect in the source, and in the core if it is one of the core's."""
+        """Plant a defect in the source, and rebuild the core if it is one of the core's."""
         path = self.folder / defect.file
         source = path.read_text(encoding="utf-8")
         libraries = list(self.folder.rglob("*.so")) if defect.is_compiled else []
@@ -158,7 +158,7 @@ class Copy:
 
 
 class Trial(NamedTuple):
-    """What came of one defect."""
+    """The outcome of one defect."""
 
     defect: Defect
     seconds: float

@@ -29,12 +29,12 @@ BLOCK = re.compile(r"^```python\n(?:# ([\w.]+\.py)\n)?(.*?)^```$", re.DOTALL | r
 
 @dataclass(frozen=True)
 class Ended:
-    """What a program left: its status as the shell has it, and what it wrote."""
+    """The outcome of a program: its exit status as a shell has it, and its output."""
 
     status: int
     printed: str
     said: str
-    """What stands on stderr, without what is logged."""
+    """The text on stderr, without log lines."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _status_of(code: object, said: io.StringIO) -> int:
 
 
 class _Written(io.StringIO):
-    """What a program prints. Sends it a signal, once, when that is enough and it handles it."""
+    """The output of a program; it signals the program once, when there is enough to read."""
 
     def __init__(self, is_enough: Callable[[str], bool], by: signal.Signals) -> None:
         super().__init__()

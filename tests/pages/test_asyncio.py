@@ -119,7 +119,7 @@ async def try_without_brokers(names: dict[str, Any]) -> None:
 
 
 async def has_ticked_during_one_poll(consumer: WatchedConsumer) -> bool:
-    """Whether the loop has gone round many times while one poll has blocked its thread."""
+    """Tell whether the loop ran many times while one poll blocked its thread."""
     number = consumer.number
     for _ in range(TICK_COUNT):
         await asyncio.sleep(0)

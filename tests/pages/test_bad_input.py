@@ -48,7 +48,7 @@ SCRIPTS = (
 )
 WITH_AN_ARGUMENT = ("load_lines.py", "lag.py", "archive_orders.py", "send_csv.py")
 WITHOUT_A_TOPIC = ("create_orders.py", "set_up.py", "lag.py", "lags.py")
-"""Those that make their topics, or need none."""
+"""Programs that create their topics, or need none."""
 TESTED_ELSEWHERE = (
     *(
         "test_orders.py",
@@ -59,7 +59,7 @@ TESTED_ELSEWHERE = (
     ),
     *("web.py", "gunicorn.conf.py", "price_orders.py"),
 )
-"""Those that bring their brokers along, and those that another program runs."""
+"""Programs that bring their own brokers, and programs that another program runs."""
 PRINTING = tuple(
     name
     for name in (*SERVICES, ENDING_WITH_A_LINE)
@@ -90,7 +90,7 @@ def empty_servers() -> Iterator[str]:
 
 @pytest.fixture
 def argument(tmp_path: Path) -> str:
-    """What those that want a file, a folder or a group are given."""
+    """Provide the argument of programs that want a file, a folder or a group."""
     file = tmp_path / "lines"
     file.write_bytes(b"first\nsecond\n")
     return str(file)
@@ -258,7 +258,7 @@ def test_an_output_that_cannot_be_written_ends_a_program_with_a_line(
 
 
 def command(name: str, servers: str, folder: Path) -> list[str]:
-    """How a program is run as a process of its own."""
+    """Return the command line that runs a program in a process of its own."""
     (folder / name).write_text(programs()[name].at(servers).text, encoding="utf-8")
     return [sys.executable, str(folder / name)]
 
@@ -273,7 +273,7 @@ ENVIRON = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
 def test_python_adds_nothing_to_the_line(
     name: str, bad_output: tuple[TextIO, str], ordered_servers: str, tmp_path: Path
 ) -> None:
-    """Of a script, which prints into a buffer, and of services, which flush."""
+    """Covers a script, which prints into a buffer, and services, which flush."""
     output, reason = bad_output
     ended = subprocess.run(
         command(name, ordered_servers, tmp_path),

@@ -33,7 +33,7 @@ _SIZE_MAX = 3
 
 
 class Choices(Protocol):
-    """Where randomness comes from."""
+    """A source of random values."""
 
     def integer(self, low: int, high: int) -> int: ...
 

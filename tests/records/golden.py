@@ -28,7 +28,7 @@ PRODUCER: Final = (4711, 3, 17)
 
 
 def write_all(java: RecordMirror) -> dict[str, bytes]:
-    """Let Java write every batch of the file."""
+    """Write every batch of the file with Java."""
     batches = {
         codec: java.write(RECORDS, codec=codec, base_offset=100)
         for codec in ("none", "gzip", "snappy", "lz4", "zstd")

@@ -75,7 +75,7 @@ class RecordMirror(JavaMirror):
         is_transactional: bool = False,
         partition_leader_epoch: int = -1,
     ) -> bytes:
-        """Let Java write one batch; `producer` is id, epoch and base sequence."""
+        """Write one batch with Java; `producer` is id, epoch and base sequence."""
         is_appended = log_append_time_ms is not None
         words = [
             "write",
@@ -93,13 +93,13 @@ class RecordMirror(JavaMirror):
         return bytes.fromhex(self.call(" ".join(map(str, words))))
 
     def marker(self, kind: str, *, offset: int, timestamp_ms: int, producer_id: int) -> bytes:
-        """Let Java write the batch that ends a transaction; `kind` is COMMIT or ABORT."""
+        """Write a transaction's end marker with Java; `kind` is COMMIT or ABORT."""
         return bytes.fromhex(
             self.call(f"marker {kind} {offset} {timestamp_ms} 3 {producer_id} 1 9")
         )
 
     def read(self, data: bytes | bytearray | memoryview) -> list[JavaBatch]:
-        """Let Java check and read batches."""
+        """Check and read batches with Java."""
         batches = []
         for batch in self.call(f"read {data.hex()}").split(" / "):
             header, *records = batch.split(" ")
@@ -108,7 +108,7 @@ class RecordMirror(JavaMirror):
         return batches
 
     def murmur2(self, data: bytes) -> int:
-        """Let Java hash a key."""
+        """Hash a key with Java."""
         return int(self.call(f"murmur2 {data.hex()}"))
 
 

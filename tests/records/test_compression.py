@@ -223,7 +223,7 @@ PARTS: Final[Mapping[str, tuple[Codec, bytes, bytes, bytes]]] = {
     "empty gzip members": (Codec.GZIP, b"", gzip.compress(b"", mtime=0), b""),
     "gzip members of a byte": (Codec.GZIP, b"", gzip.compress(b"a", mtime=0), b""),
 }
-"""What a writer may send that decompresses to next to nothing."""
+"""Valid input that decompresses to next to nothing."""
 
 
 class CountedCalls:

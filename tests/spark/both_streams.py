@@ -29,8 +29,7 @@ Row = dict[str, Any]
 
 
 class Run(NamedTuple):
-    """What a query has read before it ended, in the order of `places`, where batches end, and in
-    how many tasks each is read."""
+    """The records that a query read, the ends of its batches, and the number of tasks of each."""
 
     records: list[Row]
     ends: list[Offsets]
@@ -116,6 +115,6 @@ class StreamHere:
 
 
 def logged_ends(checkpoint: Path) -> list[Offsets]:
-    """Where the batches end that a checkpoint has, of a query with one source."""
+    """Read the ends of the batches in the checkpoint of a query with one source."""
     files = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda one: int(one.name))
     return [json.loads(file.read_text().splitlines()[2]) for file in files]

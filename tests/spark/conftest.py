@@ -97,7 +97,8 @@ def read(spark: SparkSession, kafka_cluster: KafkaCluster) -> DataFrameReader:
 def new_topic(kafka_cluster: KafkaCluster) -> Callable[[int], str]:
     """Makes a topic of so many partitions, that keeps records of any age, and returns its name.
 
-    The broker knows it then, with the leaders of its partitions."""
+    The broker knows it then, with the leaders of its partitions.
+    """
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 

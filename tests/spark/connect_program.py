@@ -1,10 +1,12 @@
-"""What an application does with Spark Connect, in a process of its own: `SERVERS TOPIC FOLDER`,
-and whether Spark sends rows through a Unix socket, `true` or `false`.
+"""An application that uses Spark Connect, in a process of its own.
 
-A server and the classic session of other tests cannot live in one process. PySpark 4.0.0 loses a
-Python process now and then (its SPARK-52642), so there a task is repeated, as on a cluster. Where
-the server does not find the format by itself, the application registers it. It writes what it found
-as one line of JSON.
+Its arguments are `SERVERS TOPIC FOLDER`, and `true` if Spark sends rows through a Unix socket, else
+`false`.
+
+A server and the classic session of other tests cannot live in one process. PySpark 4.0.0 sometimes
+loses a Python process (its SPARK-52642), so there a task is repeated, as on a cluster. If the
+server does not find the format by itself, the application registers it. It writes what it found as
+one line of JSON.
 """
 
 from __future__ import annotations
@@ -88,7 +90,8 @@ def main(servers: str, topic: str, folder: str, has_unix_sockets: str) -> None:
 
 def written_once(spark: SparkSession, servers: str, topic: str, folder: str) -> dict[str, object]:
     """Write exactly once in foreachBatch: a query, it again, and one with another checkpoint; then
-    two queries at a time, whose owner Spark does not tell."""
+    two queries at a time, whose owner Spark does not tell.
+    """
     source = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
     sink = {"kafka.bootstrap.servers": servers, "topic": topic, "delivery": "exactly_once"}
     rows = spark.readStream.format("pykafka").options(**source).load().selectExpr("value")
@@ -133,7 +136,7 @@ def written_once(spark: SparkSession, servers: str, topic: str, folder: str) -> 
 
 
 def repeat_last_batch(checkpoint: str) -> bool:
-    """Have Spark repeat the last batch, as after a crash."""
+    """Remove the last commit so that Spark repeats the batch, as after a crash."""
     commits = Path(checkpoint, "commits")
     last = max(int(each.name) for each in commits.glob("[0-9]*"))
     for name in (f"{last}", f".{last}.crc"):

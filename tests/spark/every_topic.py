@@ -196,7 +196,7 @@ class TopicMaker:
         self._set_cleaner_pause(AlterConfigOpType.DELETE)
 
     def _set_cleaner_pause(self, operation: AlterConfigOpType) -> None:
-        """Let the brokers' cleaners pause for 100 ms, or as long as they do by themselves."""
+        """Set the pause of the brokers' cleaners to 100 ms, or back to its default."""
         entry = ConfigEntry("log.cleaner.backoff.ms", "100", incremental_operation=operation)
         brokers = [
             ConfigResource(ResourceType.BROKER, str(number), incremental_configs=[entry])

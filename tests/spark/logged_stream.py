@@ -25,7 +25,8 @@ class CrashError(Exception):
 
 class LoggedStream:
     """A stream that reads values. `log` has the end of each batch as text, `batches` the values of
-    each one that is committed."""
+    each one that is committed.
+    """
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -33,7 +34,7 @@ class LoggedStream:
 
     @property
     def values(self) -> list[str]:
-        """What all committed batches have, in order."""
+        """The values of all committed batches, in order."""
         return sorted(value for batch in self.batches for value in batch)
 
     def run(self, options: Mapping[str, str], *, crashes: bool = False) -> None:

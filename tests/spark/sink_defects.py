@@ -33,14 +33,14 @@ Returned = TypeVar("Returned")
 
 
 class SlotsOfTask(Slots):
-    """Those of a worker, which says what it runs."""
+    """The transactional ids of a worker, which reports each step that it runs."""
 
     task: int
     """The task of the attempt that begins next."""
 
 
 class Defect:
-    """What may be broken; here nothing is."""
+    """A defect that can be planted; this one breaks nothing."""
 
     protocol: type[SinkProtocol] = SinkProtocol
     slots: type[SlotsOfTask] = SlotsOfTask
@@ -90,7 +90,7 @@ class IdsByTask(Defect):
 
 
 class EndsBeforeDecision(Defect):
-    """What attempts have written is committed before it is decided."""
+    """Commits the rows of attempts before the batch is decided."""
 
     class protocol(SinkProtocol):
         def commit(self, batch: int, reports: Sequence[Report]) -> Steps[int]:

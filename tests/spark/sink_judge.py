@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """What names a transaction."""
+    """The identity of a transaction."""
 
     transactional_id: str
     producer_id: int
@@ -58,7 +58,8 @@ class Identity(NamedTuple):
 
 class SinkJudge:
     """See the module. `prepared` are the transactions of attempts, by their numbers; `lost` are
-    those that may be missing though they were decided (`SinkWorld.lost`)."""
+    those that may be missing though they were decided (`SinkWorld.lost`).
+    """
 
     def __init__(self, cluster: FakeCluster, sink_id: str, topic: str, lost: set[Identity]) -> None:
         self.record: SinkRecord | None = None
@@ -75,9 +76,9 @@ class SinkJudge:
         ]
         self._decided: dict[Identity, Written] = {}
         self._complete: set[Identity] = set()
-        """Those that the record says are committed."""
+        """Transactions that the record lists as committed."""
         self._shown: set[Identity] = set()
-        """Those with rows that are committed."""
+        """Transactions with committed rows."""
         self._seen: dict[tuple[int, int], Row] = {}
         """The rows that are committed, by batch and number."""
 
@@ -173,7 +174,7 @@ class SinkJudge:
 
 
 class _CommittedRows:
-    """Those of one partition, with their offsets."""
+    """The committed rows of one partition, with their offsets."""
 
     def __init__(self, partition: Partition, judge: SinkJudge) -> None:
         self.rows: list[tuple[int, Row]] = []

@@ -110,7 +110,7 @@ class SinkSimulation(SinkWorld):
         )
 
     def run(self) -> None:
-        """Let things go wrong, heal them, and run all batches to their end; then one more."""
+        """Inject faults, heal them, run all batches to their end, and then one more."""
         time = SimulatedTime(self.clock, self.cluster)
         # A record of one part is the rule, and one of many is read by parts.
         part_length_max = self.random.choice((record_module.PART_LENGTH_MAX, 90))
@@ -221,16 +221,18 @@ class SinkSimulation(SinkWorld):
             self.drivers.append(Driver(self))
 
     def wake_others(self) -> None:
-        """Have drivers that stand still go on in the midst of the commit that begins now, or when
-        their time is up."""
+        """Wake stopped drivers during the commit that begins now, or when their time is up."""
         for thread in self.until_commit:
             if self.chance(0.7):
                 thread.wake(self.random.choice(INTO_COMMIT_MS))
         self.until_commit.clear()
 
     def stop_before(self, step: Step, thread: ProcessThread) -> None:
-        """Have a driver stand still before a step at which its defect shows: while another one
-        decides a batch, or for a while when it has decided one."""
+        """Stop a driver before a step at which its defect shows.
+
+        It stops while another driver decides a batch, or for a while after it has decided one
+        itself.
+        """
         if isinstance(step, End):
             thread.sleep(self.random.choice((50, 200, 500)))
             return
@@ -244,7 +246,7 @@ class SinkSimulation(SinkWorld):
         thread.stopped_until_ms = self.clock.now_ms + self.random.choice(STOP_MS)
 
     def kill(self, driver: Driver) -> None:
-        """Have a driver die; its attempts die, too, or go on for a while."""
+        """Kill a driver; its attempts die with it, or run on for a while."""
         self.met["driver"] += 1
         driver.process.kill()
         driver.thread.kill()
@@ -262,7 +264,7 @@ class SinkSimulation(SinkWorld):
                 self.end(each)
 
     def end(self, attempt: Attempt) -> None:
-        """Have an attempt end where it is."""
+        """End an attempt wherever it is."""
         attempt.thread.kill()
         self.attempts = [each for each in self.attempts if each is not attempt]
 
@@ -515,7 +517,7 @@ class Attempt:
         world = self.world = driver.world
         self.driver, self.task, self.is_cut_off = driver, task, False
         self.has_others = False
-        """Whether the task has had attempts before, as far as Spark tells."""
+        """True once Spark knows of an earlier attempt of the task."""
         self.worker = world.chosen_worker()
         self.thread = ProcessThread(self.worker.process, self._live)
         self._view, self._batch = view, batch
@@ -525,7 +527,7 @@ class Attempt:
 
     @property
     def is_known(self) -> bool:
-        """Whether Spark takes it for one that runs."""
+        """Tell whether Spark believes that the attempt is running."""
         return not self.thread.is_done and not self.is_cut_off
 
     def _live(self) -> None:

@@ -124,7 +124,7 @@ class SinkWorld(TransactionWorld):
         )
 
     def _add_fault(self) -> None:
-        """Have the ends of transactions fail for so long that calls give up, now and then."""
+        """Fail the ends of transactions, now and then for so long that calls give up."""
         if self.random.random() < 0.8:
             super()._add_fault()
             return
@@ -155,8 +155,11 @@ class SinkWorld(TransactionWorld):
             self.cluster.move_leader(TopicPartition(TOPIC, partition), broker_id)
 
     def _leave_stale_coordinator(self) -> None:
-        """Have the broker that coordinates the sink's group hang, be replaced, and wake up: for a
-        while it responds with what it knows now, and brokers name the one or the other."""
+        """Hang the coordinator of the sink's group, replace it, and wake it up.
+
+        For a while the stale coordinator responds with its own state, and brokers name either of
+        the two.
+        """
         group = sink_group(SINK)
         if self.cluster.groups.partition(group).leader_id not in self.cluster.alive:
             return

@@ -43,7 +43,7 @@ class Call(NamedTuple):
 
 
 class Calls:
-    """What was called, one line of a file for each; `path` is shared by processes."""
+    """A log of calls, one per line of a file; processes share `path`."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -104,7 +104,7 @@ class NotedReader(DataSourceReader):
         return iter([(partition.value, number) for number in range(ROW_COUNT)])
 
     def _note_collection(self, phase: str, info: dict[str, int]) -> None:
-        """Note the first full collection of garbage that follows a read in its process."""
+        """Record the first full garbage collection that follows a read in its process."""
         if phase == "start" and info["generation"] == 2:
             gc.callbacks.remove(self._note_collection)
             self._calls.note("collected")

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 class StaleCoordinator(NamedTuple):
     """The broker, and what it knew: offsets, and of which partitions a transaction was about to
-    commit one."""
+    commit one.
+    """
 
     broker_id: int
     named: Fault

@@ -1,4 +1,4 @@
-"""How much of what has come a micro-batch may read."""
+"""Limits on how much of the available data a micro-batch reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ B0 = TopicPartition("b", 0)
 
 def admission(offsets_max: int | None = None, offsets_min: int | None = None) -> Admission:
     """Limits of a stream that let a batch through at time 0, and keeps the next one back for a
-    second at most."""
+    second at most.
+    """
     found = Admission(StreamLimits(offsets_max, offsets_min, 1_000, 3, 1_000, 50, ""))
     found.let_through(0)
     return found
@@ -124,7 +125,7 @@ def test_a_topic_that_is_not_limited_is_read_whole() -> None:
 
 
 class Sizes:
-    """What is known of the size of records, and which parts were measured."""
+    """The known sizes of records, and the ranges that were measured."""
 
     def __init__(self, sizes: dict[TopicPartition, float]) -> None:
         self.sizes = sizes

@@ -74,7 +74,8 @@ def within(seconds: float) -> Iterator[None]:
 
 def assert_quick(seconds_of_call: Callable[[], float]) -> None:
     """The quickest of some calls takes less than two seconds: a machine that does much else
-    delays many."""
+    delays many.
+    """
     took_s = []
     for _ in range(CALLS_MAX):
         took_s.append(seconds_of_call())
@@ -210,7 +211,8 @@ finally:
 
 def test_a_missing_topic_is_named_by_the_first_task_of_a_worker() -> None:
     """From when it has the writer and its first rows: Spark starts the process before, and
-    pyarrow imports pandas with the first list that it converts."""
+    pyarrow imports pandas with the first list that it converts.
+    """
     with FakeKafka(brokers=1, auto_create_topics=False) as fake:
         given = {"kafka.bootstrap.servers": fake.bootstrap_servers, "topic": "b"}
         writer = pickle.dumps(KafkaBatchWriter(Sink.from_spark(given, VALUES)))
@@ -258,7 +260,7 @@ def test_a_topic_that_is_made_again_while_it_is_read_is_data_loss(
 
 
 def one_by_one(fake: FakeKafka, **options: str) -> Iterator[pa.RecordBatch]:
-    """What a task reads of twenty records, one in each response."""
+    """Read twenty records in a task, one per response."""
     options |= {"kafka.max.partition.fetch.bytes": "1", "kafkaConsumer.pollTimeoutMs": "9000"}
     reader = reader_of(fake.bootstrap_servers, **options)
     return reader.read(InputPartition([OffsetRange(PARTITION, 0, 20)]))

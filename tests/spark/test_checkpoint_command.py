@@ -109,7 +109,7 @@ class Story:
         return [json.loads(line) for line in output.splitlines()]
 
     def problems(self) -> list[str]:
-        """Where the checkpoint has problems, as `check` says."""
+        """List the files with problems, as `check` prints them."""
         found = self.command("check", status=1)
         return [row["where"] for row in found if row["severity"] == "problem"]
 

@@ -28,7 +28,7 @@ CONNECT_S_MAX = 420
 
 
 PACKAGES = ("pykclient", "spark_connector", "tests")
-"""What an application needs; with `pyspark_pykafka` Spark finds the format by itself."""
+"""Packages that an application needs; `pyspark_pykafka` lets Spark find the format itself."""
 
 
 @pytest.mark.soak

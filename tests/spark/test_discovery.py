@@ -1,4 +1,4 @@
-"""How Spark comes to know the format: by the name of a module, or by `register`."""
+"""Ways in which Spark finds the format: by the name of a module, or by `register`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_older_pyspark_is_refused_by_name_with_the_cure() -> None:
 
 
 def session_with(python: str) -> SparkSession:
-    """What `register` uses of a session."""
+    """Make a session with the attributes that `register` uses."""
     context = SimpleNamespace(pythonExec=python)
     return cast("SparkSession", SimpleNamespace(sparkContext=context, dataSource=Mock()))
 

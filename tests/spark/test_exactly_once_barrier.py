@@ -53,8 +53,10 @@ def make_driver(fake_kafka: FakeKafka) -> Iterator[MakeDriver]:
 def mislead(
     fake_kafka: FakeKafka, make_driver: MakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> Mislead:
-    """Have a second driver write the record when its coordinator has hung and was replaced; brokers
-    name the stale coordinator whenever `is_misled` says so."""
+    """Write the record from a second driver once its coordinator hangs and was replaced.
+
+    Brokers name the stale coordinator whenever `is_misled` returns True.
+    """
     monkeypatch.setattr(cluster_module, "sleep", lambda _: None)
     group = sink_group(SINK)
     assert make_driver().run(PROTOCOL.claim()).turn == 1

@@ -35,13 +35,13 @@ APIS: Final = frozenset(
         ApiKey.TXN_OFFSET_COMMIT,
     }
 )
-"""What the sink's protocol consists of."""
+"""The APIs of the sink's protocol."""
 STEP: Final = 193
 """In `make test` each so-manieth request fails."""
 
 
 class Failure(NamedTuple):
-    """What fails: `fault` at the brokers, and a driver or a worker besides."""
+    """A failure: `fault` at the brokers, and that of a driver or a worker."""
 
     fault: Callable[[], Fault]
     kills_driver: bool = False
@@ -99,7 +99,7 @@ def quiet() -> Iterator[None]:
 
 
 def request_count(version: int) -> int:
-    """How many requests a run has in which nothing fails."""
+    """Count the requests of a run without failures."""
     simulation = FaultySimulation(version)
     simulation.run()
     return simulation.request_count

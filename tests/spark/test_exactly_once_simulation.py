@@ -49,7 +49,7 @@ FIRST_NOTICED = {
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """What clients log of so many faults takes longer than they."""
+    """Silence the clients: logging so many faults takes longer than the runs."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -83,7 +83,7 @@ class LateInitializations(SinkSimulation):
         self.late.add(identity)
 
     def stop_before(self, step: Step, thread: ProcessThread) -> None:
-        """Have a driver that has decided stand still until the last copy has arrived."""
+        """Stop a driver that has decided until the last copy has arrived."""
         del step
         thread.sleep(max(0, self._late_ms - self.clock.now_ms) + 50)
 

@@ -79,7 +79,7 @@ class Query:
     def attempt(
         self, view: View, batch: int, task: int, *rows: str, query: str = QUERY, attempt: int = 0
     ) -> Report:
-        """What an attempt of a task reports."""
+        """Run an attempt of a task and return its report."""
         given = iter([pa.record_batch({"value": pa.array(rows, pa.string())})])
         written = self.sink.write_exactly(given, view, Place(batch, query, task, attempt))
         assert next(given, None) is None, "rows were not read to their end"
@@ -102,7 +102,7 @@ class Query:
         return sorted(name for name in found if slot_name(self.sink_id, name) is not None)
 
     def commit_until(self, stop: Callable[[Step], bool], batch: int, reports: list[Report]) -> None:
-        """What a driver does that dies at a step: those before are done."""
+        """Commit as a driver that dies before a step; the earlier steps are done."""
         assert self.sink.exactly is not None
         settings = {"bootstrap.servers": self.servers}
 

@@ -54,7 +54,7 @@ class Copy:
         self._sent_count += count
 
     def options(self, **more: str) -> dict[str, str]:
-        """Those of a sink that writes exactly once."""
+        """Return the options of a sink that writes exactly once."""
         return {
             "kafka.bootstrap.servers": self.servers,
             "topic": self.target,
@@ -76,13 +76,13 @@ class Copy:
         return len(list((self._checkpoint / "commits").glob("[0-9]*")))
 
     def forget_last_batch(self) -> None:
-        """Have Spark repeat the last batch, as after a crash."""
+        """Remove the last commit so that Spark repeats the batch, as after a crash."""
         numbers = [int(file.name) for file in (self._checkpoint / "commits").glob("[0-9]*")]
         for name in (f"{max(numbers)}", f".{max(numbers)}.crc"):
             (self._checkpoint / "commits" / name).unlink()
 
     def values(self) -> list[list[int]]:
-        """What readers see that read what is committed, by partition."""
+        """Read the committed values of each partition."""
         partitions = [TopicPartition(self.target, number) for number in range(PARTITION_COUNT)]
         found: list[list[int]] = [[] for _ in partitions]
         with Consumer(
@@ -105,7 +105,7 @@ class Copy:
         ]
 
     def open_ids(self) -> list[str]:
-        """Those of transactions that are open in the target; other tests may leave theirs."""
+        """List the ids with open transactions in the target; other tests may leave theirs."""
         with Admin(bootstrap_servers=self.servers) as admin:
             found = admin.describe_transactions(admin.list_transactions(states=["Ongoing"]))
         return sorted(

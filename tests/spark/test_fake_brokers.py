@@ -56,7 +56,7 @@ def fake(fake_kafka: FakeKafka) -> FakeKafka:
 
 
 def offsets_of(fake: FakeKafka, start: int, end: int, **options: str) -> list[int]:
-    """What a task reads of a range."""
+    """Read a range in a task and return the offsets."""
     given = {"kafka.bootstrap.servers": fake.bootstrap_servers, "subscribe": TOPIC, **options}
     reader = KafkaBatchReader(KafkaOptions.from_spark(given, Use.BATCH), OFFSETS)
     batches = reader.read(InputPartition([OffsetRange(PARTITION, start, end)]))
@@ -201,7 +201,7 @@ def test_a_batch_that_was_damaged_on_its_way_is_fetched_again(damaged: FakeKafka
 
 
 def letters(fake: FakeKafka, count: int) -> list[ConsumerRecord[bytes, bytes]]:
-    """What the topic for dead letters has."""
+    """Read the dead-letter topic."""
     settings = {"bootstrap_servers": fake.bootstrap_servers, "auto_offset_reset": "earliest"}
     found: list[ConsumerRecord[bytes, bytes]] = []
     with Consumer(settings) as consumer:

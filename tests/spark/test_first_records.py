@@ -1,4 +1,4 @@
-"""How large the first records of a part of a log are, and when they were sent, on fake brokers."""
+"""Size and time of the first records of a range of a log, on fake brokers."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def ended(query_id: str = QUERY_ID) -> QueryTerminatedEvent:
 
 
 def shown(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
-    """What Prometheus reads."""
+    """Return the metrics as Prometheus reads them."""
     return {
         (each.name, *(each.labels[key] for key in sorted(each.labels))): each.value
         for metric in registry.collect()
@@ -300,7 +300,7 @@ def test_brokers_that_are_away_leave_the_lag_in_offsets(
 
 
 def committed(kafka: FakeKafka) -> dict[TopicPartition, int]:
-    """What the group of the tests below has committed."""
+    """Return the offsets committed by the group of the tests below."""
     with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
         found = admin.list_group_offsets("watch")
     return {partition: each.offset for partition, each in found.items()}

@@ -57,7 +57,8 @@ BASE: Final = {
 
 class Oracle:
     """Both connectors over the same topics. Records come in the order of topic, partition and
-    offset, not in that of the tasks."""
+    offset, not in that of the tasks.
+    """
 
     def __init__(self, spark: SparkSession, servers: str, topics: EveryTopic) -> None:
         self._spark = spark
@@ -82,7 +83,7 @@ class Oracle:
         return self.frame(source, given).toArrow().sort_by(PLACE)
 
     def read_here(self, given: Mapping[str, str]) -> pa.Table:
-        """What this connector reads by the calls that Spark makes."""
+        """Read with this connector, by the calls that Spark makes."""
         source = KafkaDataSource(self.options(given))
         schema = source.schema()
         reader = source.reader(schema)

@@ -86,8 +86,10 @@ class Topics:
 
 
 class Loss(NamedTuple):
-    """What happens to the topics, what this connector says of it, and the offsets of the records
-    that are read all the same: of each partition of the first topic, and of those of the second."""
+    """A change of the topics, our report of it, and the offsets that are still read.
+
+    `left` has those of each partition of the first topic, and those of the second.
+    """
 
     happen: Callable[[Topics, str, str], None]
     complaint: str

@@ -64,7 +64,7 @@ class Record(NamedTuple):
 
 
 class Written:
-    """What both sinks write of one frame, each to topics of its own."""
+    """The records that both sinks write of one frame, each to topics of its own."""
 
     def __init__(self, kafka: KafkaCluster, new_topic: Callable[[int], str]) -> None:
         self.servers = kafka.bootstrap_servers

@@ -1,5 +1,6 @@
 """The same streams through Spark's own Kafka source and this one: equal records and batches, and
-moves from one to the other on one checkpoint."""
+moves from one to the other on one checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -246,7 +247,8 @@ REFUSED_BEGINNINGS: Final[Mapping[str, tuple[Mapping[str, str], str]]] = {
 
 class Topics:
     """Topics of records a second apart, of every kind and in transactions, and the options of
-    streams that read them. `open_producers` hold a transaction open."""
+    streams that read them. `open_producers` hold a transaction open.
+    """
 
     def __init__(self, kafka: KafkaCluster) -> None:
         maker = TopicMaker(kafka)
@@ -366,7 +368,7 @@ class RunningQueries:
             query.processAllAvailable()
 
     def ends(self) -> list[list[tuple[int, ...]]]:
-        """Where the batches of each query end, in both partitions."""
+        """Return the ends of each query's batches in both partitions."""
         return [
             [tuple(end[self._topic].values()) for end in logged_ends(checkpoint)]
             for checkpoint in self._checkpoints.values()

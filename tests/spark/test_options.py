@@ -107,7 +107,7 @@ def test_settings_of_the_consumer_are_passed_on_without_their_prefix() -> None:
 
 @pytest.mark.parametrize("key", ["acks", "partitioner", "transactional.id"])
 def test_settings_of_another_client_have_no_effect(key: str) -> None:
-    """Whether they are built or not: one dictionary of options may serve a whole pipeline."""
+    """They are ignored, built or not: one dictionary of options may serve a whole pipeline."""
     given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a", f"kafka.{key}": "x"}
     assert key not in KafkaOptions.from_spark(given, Use.STREAM).consumer_settings()
 
@@ -574,7 +574,7 @@ OFFICIAL = (
     *("kafka.isolation.level", "kafka.partitioner.class", "kafka.transactional.id"),
     "kafka.transaction.timeout.ms",
 )
-"""Of Spark's Structured Streaming + Kafka Integration Guide, and of the connector's code."""
+"""The options of Spark's Structured Streaming + Kafka Integration Guide and of its code."""
 
 
 def test_the_table_has_every_option_of_the_official_connector_and_what_becomes_of_it() -> None:

@@ -174,7 +174,8 @@ def _filled(text: str, words: Mapping[str, str]) -> str:
 
 class Start(NamedTuple):
     """Options, how many of the first records of each partition they leave out, and whether only
-    this source has it."""
+    this source has it.
+    """
 
     options: Mapping[str, str]
     left_out: tuple[int, int, int] = (2, 0, 0)
@@ -241,8 +242,7 @@ def recreated_with_more(world: World, *, is_finished: bool) -> Second:
 
 
 def aged_out(world: World, *, is_finished: bool) -> Second:
-    """Of the records that were there before the query started one is left in the first
-    partition."""
+    """Delete all but one of the records of the first partition from before the query started."""
     admin = AdminClient({"bootstrap.servers": world.servers})
     for deletion in admin.delete_records([WitnessPartition(world.read, 0, 4)]).values():
         deletion.result(TIMEOUT_S)
@@ -266,8 +266,10 @@ CHANGES: Final = {
 
 
 class Outcome(NamedTuple):
-    """How a query came through: whether its second start failed and its last one did, and how many
-    values were never read or more than once."""
+    """The outcome of a query: whether its restarts failed, and how many values it lost or doubled.
+
+    `fails` is of the second start, `is_dead` of the last one.
+    """
 
     fails: bool
     is_dead: bool

@@ -1,4 +1,4 @@
-"""What a driver pickles is taken by executors of its own version, and by no other."""
+"""Executors accept the pickles of drivers of their own version, and no others."""
 
 from __future__ import annotations
 

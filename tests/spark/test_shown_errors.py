@@ -1,4 +1,4 @@
-"""What a driver is shown of an error that ends a Python process of Spark's."""
+"""Errors as a driver sees them when they end a Python process of Spark's."""
 
 from __future__ import annotations
 

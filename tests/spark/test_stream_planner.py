@@ -1,4 +1,4 @@
-"""Where the micro-batches of a stream begin and end, on fake brokers and without Spark."""
+"""Begin and end of a stream's micro-batches, on fake brokers and without Spark."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_an_idle_query_waits_until_ends_may_be_requested_again(world: World) -> 
 
 
 def test_a_call_finds_what_was_sent_before_it(world: World) -> None:
-    """So that `processAllAvailable` of a query misses nothing."""
+    """The `processAllAvailable` of a query therefore misses nothing."""
     planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=80)
     known = planner.next_offset(planner.initial_offset(), is_limited=False)
     world.send(1)
@@ -401,7 +401,7 @@ def test_another_process_sees_that_a_topic_was_recreated(
 
 
 def test_a_log_without_ids_is_taken_as_it_is(world: World) -> None:
-    """Of a version before, of Spark's own source, or of a checkpoint that was moved."""
+    """It comes from an earlier version, from Spark's own source, or from a moved checkpoint."""
     world.recreate()
     world.send(7)
     planner = world.planner()

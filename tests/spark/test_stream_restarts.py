@@ -42,7 +42,8 @@ HOUR_MS: Final = 3_600_000
 
 class World:
     """A cluster with the topics `READ`, of two partitions, and `BESIDE`; the query that reads them;
-    and the values that it has to read."""
+    and the values that it has to read.
+    """
 
     def __init__(self, kafka: FakeKafka, start: Mapping[str, str]) -> None:
         self.kafka = kafka
@@ -211,7 +212,7 @@ def recreated_with_more(world: World) -> Second:
 
 
 def aged_out(world: World) -> Second:
-    """Of the records that were there before the query started one is left in R0."""
+    """Delete all but one of the records of R0 from before the query started."""
     with world.kafka.control() as cluster:
         cluster.partition(R0).log.delete_records(4)
     gone = {f"{R0} {number}" for number in range(4)}
@@ -300,7 +301,7 @@ STARTS: Final = {
 
 
 def is_possible(start: str, change: str) -> bool:
-    """Whether something changes for a query that chooses its topics so."""
+    """Tell whether the change affects a query that chooses its topics in this way."""
     options = STARTS[start].options
     if change in ("topic misspelt", "topic misspelt, losses allowed", "another topic named"):
         return not options.keys() & {"subscribePattern", "assign"}

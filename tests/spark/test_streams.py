@@ -56,7 +56,7 @@ class Stream:
         return reader.load()
 
     def writer(self, **options: object) -> DataStreamWriter:
-        """What writes this stream, with its one checkpoint."""
+        """Return a writer of this stream, with its one checkpoint."""
         writer = self.frame(**options).writeStream
         return writer.option("checkpointLocation", str(self._path / "checkpoint"))
 

@@ -164,7 +164,8 @@ def test_an_end_that_spark_does_not_plan_is_refused(
     new_process: Callable[..., SelfLimitedReader],
 ) -> None:
     """Spark's wrapper for availableNow requests an end before it shows that of its log: the query
-    would begin again, where its options say."""
+    would begin again, where its options say.
+    """
     before = new_process()
     logged = before.latestOffset()
     reader = new_process(maxOffsetsPerTrigger=3)

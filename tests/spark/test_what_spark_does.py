@@ -1,7 +1,7 @@
-"""What Spark does with Python sources, and what follows for ours.
+"""The behaviour of Spark with Python sources that ours relies on.
 
-Each rule is shown with a small source, so that a Spark that does otherwise fails here; beside it
-stands what "pykafka" makes of it.
+A small source shows each rule, so that a Spark that behaves differently fails here; "pykafka" is
+tested beside it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ POLLING_DELAY = "spark.sql.streaming.pollingDelay"
 LONG_DELAY_MS = 300
 REQUESTS = 20
 FEWEST_S = 0.7
-"""What 20 requests take at least, if there are 20 a second; the rest is for a busy machine."""
+"""Least time of 20 requests at 20 a second, with room for a busy machine."""
 
 PLAIN = {"processingTime": "0 seconds"}
 REAL_TIME = {"realTime": "5 seconds"}
@@ -98,7 +98,7 @@ def test_spark_takes_no_preferred_locations_from_a_python_source() -> None:
 def test_a_partition_that_is_added_is_seen_by_a_new_load(
     spark: SparkSession, kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]
 ) -> None:
-    """Of Spark's own source by the next action: it plans each, and looks times up again."""
+    """Spark's own source sees it with the next action, which plans and looks times up again."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewPartitions
 
@@ -254,7 +254,8 @@ def test_spark_commits_a_batch_with_the_next_one_and_not_at_the_end(lives: Lives
 
 def test_spark_shows_a_python_source_nothing_of_the_checkpoint(lives: Lives) -> None:
     """Neither options, environment and arguments of its process nor what a task has of its query:
-    why the source itself keeps where a query has begun."""
+    why the source itself keeps where a query has begun.
+    """
     calls = [*lives.first, *lives.second]
     # A task has the query's id, so its properties are among what is noted.
     assert {call.name for call in calls if "streaming.queryId" in str(call.argument)} == {"read"}
@@ -361,7 +362,7 @@ def test_an_idle_stream_sends_a_broker_at_most_20_requests_a_second(
 
 @pytest.fixture
 def writer(small: SparkSession, fake_kafka: FakeKafka, tmp_path: Path) -> DataStreamWriter:
-    """What copies one topic to another."""
+    """Provide a writer that copies one topic to another."""
     with fake_kafka.control() as cluster:
         cluster.create_topic("a", 1)
     servers = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers}

@@ -31,7 +31,7 @@ BULK_COUNT: Final = 5
 HANG_S: Final = 120.0
 FLUSH_S: Final = 30.0
 SWITCH_INTERVAL_S: Final = 1e-5
-"""How soon threads take turns where they have to."""
+"""Interval at which threads must switch."""
 
 
 def send(producer: Producer, thread: int, count: int) -> None:

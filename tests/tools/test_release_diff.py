@@ -1,4 +1,4 @@
-"""What a release of Kafka changes is reported, and what of it this package lacks."""
+"""The report of the changes in a Kafka release, and of those that this package lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each broker error means and how to cure it, in our own words; and which ones are fatal.
+"""Meaning and cure of each broker error, in our own words, and which errors are fatal.
 
 Kafka's own sentences are not used. A code without a text here makes the tool fail.
 """

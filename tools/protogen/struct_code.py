@@ -1,4 +1,4 @@
-"""What the code of one structure is made of: names, types, defaults and forms of its fields.
+"""The parts that the code of one structure is made of: names, types, defaults and fields.
 
 `ModuleCode` collects what the module must import and define above its classes while `StructCode`s
 are asked; `emit_write` and `emit_read` turn a `StructCode` into methods.

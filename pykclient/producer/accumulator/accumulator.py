@@ -377,7 +377,8 @@ class RecordAccumulator:
     @property
     def is_empty(self) -> bool:
         """True if all batches are done and reported, and no thread that entered before `close` can
-        add another one."""
+        add another one.
+        """
         if list(self._open_batches.inside):
             return False
         mailbox = self._mailbox
