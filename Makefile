@@ -38,7 +38,7 @@ help:
 	@echo "make test      all checks and tests, as CI runs them"
 	@echo "make soak      the long tests that make test leaves out"
 	@echo "make spark-versions  Spark's tests on PySpark 4.0, 4.1 and 4.2; VERSIONS=4.0.0 on one"
-	@echo "make check     style, types, import rules, generated code"
+	@echo "make check     style, spelling, types, import rules, generated code"
 	@echo "make chaos     groups, producers, transactions and Spark queries under fire, some three hours; each campaign.py has less"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
 	@echo "make bench-spark  the Spark connector beside Spark's own, some twenty minutes"
@@ -76,6 +76,7 @@ spark-versions: java kafka
 check: java kafka
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m codespell_lib
 	spark=; $(BESIDE_CHECKS) $(PYTHON) -m mypy & types=$$!; $(CHECKS_BESIDE_MYPY); beside=$$?; \
 	  wait $$types; types=$$?; wait $$spark && [ $$types = 0 ] && exit $$beside
 

@@ -56,7 +56,7 @@ def of_codec(codec: Codec) -> Calls:
 
 
 def of_lz4() -> Calls:
-    """The same two of the library lz4."""
+    """Return compress and decompress of the library lz4."""
     return (
         lambda data: lz4.frame.compress(
             data,
@@ -69,7 +69,7 @@ def of_lz4() -> Calls:
 
 
 def least_us(call: Callable[[bytes], object], data: bytes, seconds: float) -> float:
-    """The least time of one call."""
+    """Return the least time of one call."""
     least_ns, end_s = sys.maxsize, time.monotonic() + seconds
     while time.monotonic() < end_s:
         start_ns = time.perf_counter_ns()

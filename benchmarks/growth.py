@@ -82,7 +82,7 @@ def _over_records(arena: Arena, settings: Settings, sizes: Sequence[int]) -> Ite
 
 
 def _spread_count(settings: Settings) -> int:
-    """A quarter: a broker takes long over a million records in batches of a few."""
+    """Return a quarter of the records: a million in batches of a few take a broker too long."""
     return max(settings.record_count // 4, 1)
 
 

@@ -138,7 +138,7 @@ def usual(codec: Codec) -> Batches:
 
 
 def stuffed(codec: Codec, part: bytes, head: bytes = b"", end: bytes = b"") -> Batches:
-    """A batch of one record, and parts that hold nothing."""
+    """Return a batch of one record, and parts that hold nothing."""
     start = head or compress(codec, RECORD)
     count = (MEGABYTE - len(start)) // len(part)
     return Batches([around(start + part * count + end, 1, codec)])
@@ -149,7 +149,7 @@ def tiny(codec: Codec, **changes: bool) -> Batches:
 
 
 def zeros(codec: Codec) -> Batches:
-    """Records of almost as many bytes as a batch may decompress to."""
+    """Build records of almost as many bytes as a batch may decompress to."""
     return Batches([build([(1, None, bytes(ZEROS_SIZE_BYTES), ())], codec)] * 2)
 
 

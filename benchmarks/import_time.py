@@ -62,7 +62,7 @@ def import_ms(statement: str) -> float:
 
 
 def optional_modules(statement: str) -> list[str]:
-    """The optional dependencies that a statement loads."""
+    """Return the optional dependencies that a statement loads."""
     program = f"import sys\n{statement}\nprint(*sys.modules.keys() & {set(OPTIONAL)})"
     ended = subprocess.run(
         [sys.executable, "-P", "-c", program],

@@ -41,8 +41,9 @@ SMALL_BATCH_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A job that both checkouts do. Of the records it gets one in `share`, one in `counted_share`
-    when instructions are counted.
+    """A job that both checkouts do.
+
+    It has a `share`-th of the records, a `counted_share`-th when instructions are counted.
     """
 
     action: str

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def replaced(document: str, block: str, *, begin: str = BEGIN, end: str = END) -> str:
-    """The document with another block between the markers.
+    """Return the document with another block between the markers.
 
     Raises:
         ValueError: it has no such markers.

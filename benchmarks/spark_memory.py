@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(
     *, record_count: int = 2_000, value_bytes: int = 500_000, turn_count: int = 1
 ) -> Iterator[Memory]:
-    """The peaks of each case. Each turn is a process of its own, as a JVM keeps what it had."""
+    """Yield the peaks of each case; each turn is a new process, since a JVM keeps its memory."""
     # Spark's Python processes import this checkout, as they would the installed wheel.
     environ = {"PYSPARK_PYTHON": sys.executable, **os.environ, "PYTHONPATH": str(ROOT)}
     with KafkaCluster() as kafka:
@@ -196,7 +196,7 @@ class Peaks:
 
 
 def worker_peaks_bytes() -> Iterator[int]:
-    """The largest resident memory so far of each Python process below this one."""
+    """Yield the largest resident memory so far of each Python process below this one."""
     parents: dict[int, int] = {}
     peaks_bytes: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/status"):

@@ -95,7 +95,7 @@ def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def page_lines(runs: Sequence[Run]) -> Iterator[str]:
-    """A few targets, and how many of all are met."""
+    """Yield a few targets, and how many of all are met."""
     machine = machine_text(runs[0])
     yield f"Beside Spark's own Kafka source and sink (`make bench-spark`), on {machine}:"
     yield ""

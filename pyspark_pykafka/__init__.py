@@ -1,11 +1,12 @@
-"""Hands Spark the format "pykafka": Spark imports every top-level module called ``pyspark_...`` and
-takes its ``DefaultSource``.
+"""The format "pykafka" for Spark, which imports every top-level module ``pyspark_...``.
 
-Importing this must never fail: one such module that raises makes Spark skip all of them. So without
-a PySpark that has Python data sources there is no ``DefaultSource`` here, and Spark says that the
-format is unknown; ``import spark_connector.source`` then tells why. Where PySpark has them and the
-package cannot be imported, such as behind a file of the user's called ``spark_connector.py``, the
-format is known, and its first use says what is wrong.
+Spark takes the ``DefaultSource`` of each of these modules.
+
+Importing this must never fail: if one of these modules raises, Spark skips all of them. So without
+a PySpark that has Python data sources there is no ``DefaultSource`` here, and Spark reports an
+unknown format; ``import spark_connector.source`` then says why. If PySpark has them but the package
+cannot be imported, for example because of a user's file named ``spark_connector.py``, the format is
+known, and its first use reports the error.
 """
 
 try:

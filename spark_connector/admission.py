@@ -87,7 +87,7 @@ class Admission:
         return ends
 
     def let_through(self, now_ms: float) -> None:
-        """The time of `maxTriggerDelay` runs from here."""
+        """Start the time of `maxTriggerDelay` again."""
         self._last_ms = now_ms
 
     def _is_kept_back(
@@ -141,10 +141,11 @@ class Admission:
 def limited(
     offsets_max: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Ends that divide about `offsets_max` offsets among the partitions.
+    """Return ends that divide about `offsets_max` offsets among the partitions.
 
-    Each part is in proportion to what the partition has, rounded down, but at least 1: partitions
-    with little are not starved, and the sum may be larger than the limit by that.
+    Each partition gets a share in proportion to what it has, rounded down, but at least 1.
+    Partitions with few records are therefore not starved, and the sum may exceed the limit a
+    little.
     """
     total = sum(max(end - starts[partition], 0) for partition, end in ends.items())
     return {
@@ -165,7 +166,7 @@ def limited_by_topic(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Ends that keep each topic to its own limit, or else to that of `EVERY_OTHER_TOPIC`.
+    """Return ends that keep each topic to its own limit, or else to `EVERY_OTHER_TOPIC`'s.
 
     A topic without a limit is not cut.
     """
@@ -185,7 +186,7 @@ def limited_by_bytes(
     ends: Mapping[TopicPartition, int],
     bytes_per_offset: Mapping[TopicPartition, float],
 ) -> dict[TopicPartition, int]:
-    """Ends that divide about `bytes_max` bytes among the partitions, at least one offset each."""
+    """Return ends that divide about `bytes_max` bytes, with at least one offset per partition."""
     total_bytes = sum(
         (ends[partition] - starts[partition]) * each for partition, each in bytes_per_offset.items()
     )

@@ -44,10 +44,10 @@ class KafkaBatchReader(SentToTasks, DataSourceReader):
 
     @cause_first()
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges of offsets of each task, mostly one.
+        """Return the ranges of offsets of each task, mostly one.
 
         Raises: `ConfigError` and `DataLossError` (see `batch_ranges`), and what the clients raise:
-        a topic that does not exist, no connection, a time-out.
+        a topic that does not exist, no connection, a timeout.
         """
         options = self._options
         with closing(Cluster(options)) as cluster:
@@ -67,8 +67,9 @@ class KafkaBatchReader(SentToTasks, DataSourceReader):
         return [InputPartition(task) for task in task_ranges(ranges, options.tasks)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The records of one task. Spark passes a partition of None where there is no range
-        at all, and PySpark 4.0 no partition.
+        """Yield the records of one task.
+
+        Spark passes None if there is no range at all; PySpark 4.0 then passes no partition.
         """
         if partition is None or partition.value is None:
             return iter(())

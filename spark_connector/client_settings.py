@@ -66,9 +66,7 @@ class ClientSettings:
     given: Mapping[str, str]
 
     def check(self, refused: Mapping[str, str]) -> None:
-        """Raise `ConfigError` for a setting in `refused`, which has the advice, and without
-        brokers.
-        """
+        """Raise `ConfigError` for a setting in `refused`, with its advice, or without brokers."""
         for key, advice in refused.items():
             if (spelling := self.spelling_of(key)) is not None:
                 raise ConfigError(f"Option 'kafka.{spelling}' cannot be used. {advice}")
@@ -79,7 +77,7 @@ class ClientSettings:
             )
 
     def of(self, client: type[ClientConfig]) -> dict[str, object]:
-        """The settings that this client has, and those that no client has; without idle ones."""
+        """Return the settings of this client and the unknown ones, without idle settings."""
         found: dict[str, object] = {}
         idle = [self.spelling_of(key) for key in IDLE_SETTINGS]
         for spelling, value in self.given.items():
@@ -93,10 +91,10 @@ class ClientSettings:
         return found
 
     def of_producer(self, *, is_transactional: bool = False) -> dict[str, object]:
-        """The producer's settings, with those that stand for a partitioner of Java's.
+        """Return the producer's settings, including those that replace one of Java's partitioners.
 
-        Raises: `ConfigError` for a class of Java's that has no equivalent here, and for a
-        transaction.timeout.ms that is no number, also where it has no effect.
+        Raises: `ConfigError` for a Java class that has no equivalent here, and for a
+        transaction.timeout.ms that is not a number, even where it has no effect.
         """
         timeout = self.spelling_of("transaction.timeout.ms")
         if timeout is not None and not self.given[timeout].strip().isdecimal():
@@ -127,10 +125,10 @@ class ClientSettings:
         return {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
 
     def of_sink_driver(self) -> dict[str, object]:
-        """The settings of the producer that writes a sink's record, in transactions of its own.
+        """Return the settings of the producer that writes a sink's record, in its own transactions.
 
-        They are short, and no other process ends them: what the user gives for those of tasks does
-        not hold for them.
+        These transactions are short, and no other process ends them, so the user's settings for the
+        tasks' transactions do not apply.
         """
         settings = self.of_producer()
         for name in (TWO_PHASES, *TRANSACTION_SETTINGS):

@@ -140,11 +140,11 @@ class Cluster:
         return found
 
     def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each partition holds."""
+        """Return the first offset that each partition holds."""
         return self.retries.call(lambda: self._consumer.beginning_offsets(partitions))
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last readable record of each partition."""
+        """Return the offset after the last readable record of each partition."""
         return self.retries.call(lambda: self._consumer.end_offsets(partitions))
 
     def first_records(
@@ -165,7 +165,7 @@ class Cluster:
     def committed(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The offsets that a consumer group has committed; partitions without one are left out."""
+        """Return a consumer group's committed offsets, without partitions that have none."""
         found = self.retries.call(
             lambda: self._admin.list_group_offsets(group, partitions, require_stable=True)
         )

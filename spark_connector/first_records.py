@@ -27,8 +27,10 @@ SAMPLE_BYTES: Final = 64 * 1024
 
 
 class FirstRecords(NamedTuple):
-    """`timestamp_ms` is the time of the first record, and `bytes_per_offset` the size of keys,
-    values and headers, without compression, for each offset: gaps of compaction count.
+    """Time and size of the first records of a range.
+
+    `timestamp_ms` is the time of the first record. `bytes_per_offset` is the size of keys, values
+    and headers, without compression, for each offset; gaps from compaction count.
     """
 
     timestamp_ms: int

@@ -26,7 +26,7 @@ _SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def partitioner_settings(name: str) -> Mapping[str, str] | None:
-    """The producer's settings for a partitioner of Java's; None where `name` is none of Java's.
+    """Return the producer's settings for one of Java's partitioners, None for another name.
 
     Raises: `ConfigError` for a class of Kafka's that has no equivalent.
     """

@@ -1,7 +1,7 @@
-"""Patterns of Java, which the official source takes, in the dialect of Python's `re`.
+r"""Patterns of Java, which the official source takes, in the dialect of Python's `re`.
 
 Most of both dialects is the same. What differs and what a pattern of topic names may well have are
-named groups, and classes such as ``\\p{Alpha}``; the names are ASCII, so the classes are too.
+named groups, and classes such as ``\p{Alpha}``; the names are ASCII, so the classes are too.
 
 Source: the documentation of Java's ``java.util.regex.Pattern``; Kafka's rule for topic names.
 """
@@ -50,8 +50,10 @@ _TOKEN: Final = re.compile(
 
 
 def python_pattern(pattern: str) -> str:
-    """The same pattern for `re`. Raises: `ValueError` for a class that is not known here, and for
-    classes within classes, which mean something else to `re`.
+    """Translate a Java pattern for `re`.
+
+    Raises: `ValueError` for an unknown class, and for classes within classes, which mean something
+    else to `re`.
     """
     depth = 0
 

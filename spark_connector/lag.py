@@ -91,11 +91,11 @@ class QueryLag(NamedTuple):
         return [lag for source in self.sources.values() for lag in source.values()]
 
     def metrics(self) -> dict[str, float]:
-        """The lag of all partitions under the names of Spark's own source, in seconds and bytes.
+        """Return the lag of all partitions under the names of Spark's own source.
 
         ``minOffsetsBehindLatest``, ``avgOffsetsBehindLatest`` and ``maxOffsetsBehindLatest`` count
-        offsets; ``minSecondsBehindLatest`` and so on are there where seconds are known, and
-        ``estimatedTotalBytesBehindLatest`` where the bytes of all partitions are.
+        offsets. ``minSecondsBehindLatest`` and so on exist where seconds are known, and
+        ``estimatedTotalBytesBehindLatest`` if the bytes of all partitions are.
         """
         sizes = [lag.bytes for lag in self._all() if lag.bytes is not None]
         is_known = bool(sizes) and len(sizes) == len(self._all())
@@ -114,8 +114,9 @@ class QueryLag(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Start and end of a finished batch, as far as all sources agree, and the last lag reported
-    after it.
+    """Start and end of a finished batch, as far as all sources agree.
+
+    It has the last lag reported after the batch, too.
     """
 
     starts: Mapping[TopicPartition, int]
@@ -294,9 +295,9 @@ class LagListener(StreamingQueryListener):
         return found
 
     def table(self) -> Table:
-        """The last report of each query as a table for a terminal.
+        """Show the last report of each query as a table for a terminal.
 
-        Raises: ImportError where rich is missing.
+        Raises: ImportError if rich is missing.
         """
         from rich.table import Table
 

@@ -57,14 +57,14 @@ class OffsetLimit:
     def offsets(
         self, partitions: Sequence[TopicPartition], offsets_at: OffsetsAt, committed: Committed
     ) -> dict[TopicPartition, int]:
-        """The offset of each partition, or the edge that it was given as.
+        """Return the offset of each partition, or the edge that the user gave for it.
 
-        `offsets_at` gives the first offset at or after a time, None where there is none;
-        `committed` what a group has committed. A partition for which it has committed nothing
-        begins at the earliest offset, so that nothing is left out.
+        `offsets_at` returns the first offset at or after a time, None if there is none; `committed`
+        returns a group's committed offsets. A partition without a committed offset begins at the
+        earliest one, so that nothing is left out.
 
-        Raises: `ConfigError` when the limit does not name exactly these partitions, or when no
-        record is as young as a time and there is no fallback.
+        Raises: `ConfigError` if the limit does not name exactly these partitions, or if no record
+        is as recent as a time and there is no fallback.
         """
         if self.group:
             found = committed(self.group, partitions)
@@ -88,8 +88,9 @@ class OffsetLimit:
     def clamped(
         self, offsets: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, LogBounds]
     ) -> Mapping[TopicPartition, int]:
-        """Offsets that were looked up by time, within what partitions hold by now: a time beyond
-        the youngest record is the present end, which stays where it is.
+        """Keep offsets that were looked up by time within what partitions hold now.
+
+        A time after the newest record stands for the present end, which then stays fixed.
         """
         if not self.is_timestamp:
             return offsets
@@ -154,7 +155,7 @@ def ending_limit(given: Mapping[str, str]) -> OffsetLimit:
 
 
 def _by_time(given: Mapping[str, str], end: str, fallback: int | None) -> OffsetLimit | None:
-    """A time for all partitions, or else one for each, or None when neither was given."""
+    """Return a time for all partitions or one for each, or None if no time was given."""
     everywhere, each = f"{end}Timestamp", f"{end}OffsetsByTimestamp"
     if everywhere.lower() in given:
         value = _time_ms(everywhere, given[everywhere.lower()].strip())
@@ -205,7 +206,7 @@ def _duration(text: str) -> timedelta | None:
 def _by_offset(
     given: Mapping[str, str], option: str, *, default: int, refused: int | None
 ) -> OffsetLimit:
-    """An edge or offsets, of which one edge makes no sense at this end of a batch."""
+    """Return an edge or offsets; one of the edges is invalid at this end of a batch."""
     names = {"earliest": EARLIEST, "latest": LATEST}
     complaint = (
         f"Option '{option}' of a batch read cannot be "
@@ -251,8 +252,10 @@ def _offsets_from_json(option: str, text: str, *, minimum: int) -> dict[TopicPar
 
 
 def json_object(option: str, text: str, example: str) -> dict[str, object]:
-    """The object that `text` is. Raises: `ConfigError` for anything else, and for a name that
-    stands twice in an object, of which JSON would keep the last.
+    """Parse `text` as a JSON object.
+
+    Raises: `ConfigError` for anything else, and for a repeated name, of which JSON would keep the
+    last value.
     """
 
     def without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:

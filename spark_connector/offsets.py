@@ -156,8 +156,10 @@ def report_data_loss(text: str, *, fail_on_data_loss: bool) -> None:
 
 
 def task_ranges(ranges: Iterable[OffsetRange], limits: TaskLimits) -> list[tuple[OffsetRange, ...]]:
-    """The ranges that each task reads, one after the other: one, or where there would be more than
-    `tasks_max` tasks several, so that all tasks have about as many offsets.
+    """Divide the ranges among tasks, which read theirs one after the other.
+
+    Each range has a task of its own. If that were more than `tasks_max` tasks, they share the
+    ranges so that all have about as many offsets.
     """
     parts = split_ranges(
         ranges, records_per_partition_max=limits.records_max, partitions_min=limits.tasks_min
@@ -308,10 +310,10 @@ def offsets_as_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 
 def offsets_from_json(value: object) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint, of this source or of Spark's own.
+    """Parse the offsets of a checkpoint of this source or Spark's own.
 
-    Raises: `ConfigError` when `value` is something else, so that the checkpoint of another source
-    is refused.
+    Raises: `ConfigError` if `value` is anything else, so that the checkpoint of another source is
+    refused.
     """
     found: dict[TopicPartition, int] = {}
     if not isinstance(value, dict):

@@ -287,8 +287,9 @@ _REFUSED_BY_NAME: Final = {name.lower(): name for name in REFUSED}
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """Which partitions to read: all of `topics`, all of topics that `pattern` is found in, or
-    `partitions`. Exactly one is set.
+    """The partitions to read: all of `topics`, all of topics matching `pattern`, or `partitions`.
+
+    Exactly one is set. A pattern may match anywhere in the name.
     """
 
     topics: tuple[str, ...] = ()
@@ -334,9 +335,9 @@ class KafkaOptions:
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str], use: Use) -> KafkaOptions:
-        """The options of one ``load()`` for one use; names are not case-sensitive.
+        """Parse the options of one ``load()`` for one use; names are not case-sensitive.
 
-        Raises: `ConfigError` naming the option, what it may be, and how to cure it.
+        Raises: `ConfigError` that names the option, its valid values, and the cure.
         """
         given, client = effective_options(options, use)
         choice = _choice(given)
@@ -358,10 +359,10 @@ class KafkaOptions:
         return checked
 
     def consumer_settings(self, *, offset_count: int = 0) -> dict[str, object]:
-        """The user's settings, and what follows from ranges being fixed before they are read.
+        """Return the user's settings, with those that follow from ranges fixed in advance.
 
-        With `offset_count`, how many offsets one task reads, large ranges are fetched in large
-        parts.
+        `offset_count` is the number of offsets that one task reads: large ranges are fetched in
+        large pieces.
         """
         settings = self.client.of(ConsumerConfig)
         defaults = {**READ_DEFAULTS, **(LARGE_READ if offset_count > BATCH_ROWS else {})}
@@ -380,11 +381,11 @@ class KafkaOptions:
         return {**settings, spelling: "read_uncommitted"}
 
     def admin_settings(self) -> dict[str, object]:
-        """The user's settings that an admin client has, too."""
+        """Return those of the user's settings that an admin client has, too."""
         return self.client.of(AdminConfig)
 
     def dead_letters_settings(self) -> dict[str, object]:
-        """The user's settings for a producer without transactions."""
+        """Return the user's settings for a producer without transactions."""
         settings = self.client.of_sink_driver()
         for key in REFUSED_BY_WRITES:
             settings.pop(self.client.spelling_of(key) or "", None)
@@ -416,11 +417,12 @@ def includes_headers(options: Mapping[str, str]) -> bool:
 def effective_options(
     options: Mapping[str, str], use: Use
 ) -> tuple[dict[str, str], ClientSettings]:
-    """The options of reads or of writes, by name in lower case, and the client's settings; a
-    warning names those without an effect in this use.
+    """Return the options of reads or writes, by name in lower case, and the client's settings.
 
-    Raises: `ConfigError` for an unknown option, for the end of a stream, which has none, and where
-    there are no options at all, which is how Spark reads and writes a table.
+    A warning names the options without effect in this use.
+
+    Raises: `ConfigError` for an unknown option, for the end of a stream, which has none, and for no
+    options at all, which is how Spark reads and writes a table.
     """
     if not options:
         raise ConfigError(f"There are no options. {_TABLES}")
@@ -481,7 +483,7 @@ def _is_known(name: str) -> bool:
 
 
 def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The format's own options by name in lower case, and the client's settings."""
+    """Split the options into the format's own, by name in lower case, and the client's settings."""
     given = {name.lower(): value for name, value in of_spark(options).items()}
     settings = {
         name.removeprefix(CLIENT_PREFIX): given.pop(name)

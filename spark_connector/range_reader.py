@@ -46,9 +46,9 @@ _CONSUMER_NAMES: Final = {"timestampType": "timestamp_type"}
 def read_ranges(
     ranges: Sequence[OffsetRange], options: KafkaOptions, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """The records of one range after the other, in the columns of `schema`.
+    """Yield the records of one range after the other, in the columns of `schema`.
 
-    Raises: `DataLossError`, `KafkaTimeoutError` when nothing came for
+    Raises: `DataLossError`, `KafkaTimeoutError` if nothing arrived for
     `kafkaConsumer.pollTimeoutMs`, and what `Consumer.poll_arrow` raises.
     """
     columns = RecordColumns(schema)
@@ -87,10 +87,10 @@ class _RangeReader:
                 yield columns.pick(batch)
 
     def _polled(self, end: int, columns: RecordColumns) -> pa.RecordBatch:
-        """The next records; none where the position has moved over offsets that hold none.
+        """Return the next records; none if the position moved over offsets without records.
 
-        In steps, after each of which the consumer reports what has been wrong for as long as its
-        own time-outs allow.
+        It polls in steps. After each, the consumer reports an error that has lasted longer than its
+        own timeouts allow.
         """
         options, partition = self._options, self._wanted.partition
         position = self._consumer.position(partition)
@@ -119,7 +119,7 @@ class _RangeReader:
         return " An open transaction may hide them from a reader of committed records."
 
     def _bound(self) -> OffsetRange:
-        """The range with the edges that the partition has now."""
+        """Return the range with the edges that the partition has now."""
         wanted = self._wanted
         if not (wanted.is_first or wanted.to_latest):
             return wanted
@@ -193,8 +193,9 @@ class _RangeReader:
 
 
 class RecordColumns:
-    """The columns of one query: picked from those that a consumer returns and, where types differ,
-    cast. Spark takes exactly the names, order, types and nullability of the query's schema.
+    """The columns of one query, picked from a consumer's batch and cast if types differ.
+
+    Spark requires exactly the names, order, types and nullability of the query's schema.
     """
 
     def __init__(self, schema: StructType) -> None:
@@ -202,7 +203,7 @@ class RecordColumns:
         self.names = [_CONSUMER_NAMES.get(name, name) for name in schema.names]
 
     def pick(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch of a consumer as Spark wants it. Costs per column, not per record."""
+        """Convert a consumer's batch to the query's columns. Costs per column, not per record."""
         columns = [
             _as_type(batch.column(name), field.type)
             for name, field in zip(self.names, self.schema, strict=True)

@@ -49,9 +49,9 @@ def reduced(made: object) -> tuple[Callable[[str, bytes], object], tuple[str, by
 
 @cause_first()
 def unpickled(driver_version: str, pickled: bytes) -> object:
-    """The object that a driver of this version has pickled.
+    """Return the object that a driver of this version has pickled.
 
-    Raises: `ConfigError` when this process has another version.
+    Raises: `ConfigError` if this process has another version.
     """
     if driver_version != __version__:
         raise ConfigError(

@@ -93,8 +93,9 @@ class WrittenRows(WriterCommitMessage):
 
 
 class Place(NamedTuple):
-    """Which task of which batch writes, and of which query: an empty name for a batch write.
-    `attempt` counts the task's attempts before this one, as far as Spark tells.
+    """The task and batch that write, and their query: an empty name for a batch write.
+
+    `attempt` counts the task's earlier attempts, as far as Spark reports them.
     """
 
     batch: int
@@ -121,7 +122,7 @@ class Sink:
 
     @classmethod
     def from_spark(cls, given: Mapping[str, str], schema: StructType) -> Sink:
-        """The sink of one write. Raises: `ConfigError` for a bad option or column."""
+        """Make the sink of one write. Raises: `ConfigError` for a bad option or column."""
         options, client = effective_options(given, Use.SINK)
         exactly = ExactDelivery.from_options(options)
         topic = options.get("topic", "").strip() or None
@@ -139,7 +140,7 @@ class Sink:
         return made
 
     def producer_settings(self) -> dict[str, object]:
-        """The settings of the tasks' producers, without an id."""
+        """Return the settings of the tasks' producers, without a transactional id."""
         return self.client.of_producer(is_transactional=self.exactly is not None)
 
     def first_response_s(self, batch: int | None) -> float | None:
@@ -184,8 +185,7 @@ class Sink:
     def write_exactly(
         self, batches: Iterable[pa.RecordBatch], view: View, place: Place
     ) -> WrittenRows:
-        """Send the rows in a transaction that is prepared then, or drop those of a batch that is
-        written already.
+        """Send the rows in a transaction and prepare it, or drop those of a batch already written.
 
         Raises: what `write` and `SinkProtocol.action` raise.
         """
@@ -221,7 +221,7 @@ class Sink:
         return WrittenRows(row_count, too_large_count, report._replace(written=written))
 
     def table_of(self, batch: pa.RecordBatch) -> pa.Table:
-        """The columns of a batch that records are made of."""
+        """Select the columns of a batch that records are made of."""
         return pa.table({name: batch.column(column) for name, column in self.columns.items()})
 
 

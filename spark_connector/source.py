@@ -61,7 +61,7 @@ class KafkaDataSource(DataSource):
 
     @cause_first()
     def reader(self, schema: StructType) -> KafkaBatchReader:
-        """The reader of one batch query; `schema` may be a part of the record's.
+        """Return the reader of one batch query; `schema` may be a part of the record's.
 
         Raises: `ConfigError` for a bad option or a column that records do not have.
         """
@@ -72,14 +72,14 @@ class KafkaDataSource(DataSource):
 
     @cause_first()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of one stream. Its first call raises what is wrong with the options."""
+        """Return the reader of one stream; its first call raises errors in the options."""
         from spark_connector.stream_reader import KafkaStreamReader
 
         return stream_reader_for_spark(KafkaStreamReader(self.options, schema))
 
     @cause_first()
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
-        """The writer of one batch.
+        """Return the writer of one batch.
 
         Raises: `ConfigError` for a bad option or column, and for mode "overwrite".
         """
@@ -94,7 +94,7 @@ class KafkaDataSource(DataSource):
 
     @cause_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
-        """The writer of one micro-batch. Output mode complete appends the whole result each time.
+        """Return the writer of one micro-batch. Output mode complete appends the whole result.
 
         Raises: `ConfigError` for a bad option or column.
         """

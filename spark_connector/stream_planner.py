@@ -64,8 +64,9 @@ COMMIT_RETRY_MS: Final = 10_000
 
 
 class StreamPlanner:
-    """Plans the micro-batches of one stream. `now_ms` is a clock that never goes back, `sleep`
-    takes seconds.
+    """The planner of one stream's micro-batches.
+
+    `now_ms` is a clock that never goes back; `sleep` takes seconds.
     """
 
     def __init__(
@@ -173,9 +174,7 @@ class StreamPlanner:
         return self._ends
 
     def stop_at_present_ends(self) -> None:
-        """Read what is there at the first batch, and nothing that comes later
-        (`Trigger.AvailableNow`).
-        """
+        """Read only what is there at the first batch (`Trigger.AvailableNow`)."""
         self._has_end = True
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:

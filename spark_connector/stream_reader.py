@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 
 
 class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream of what `given`, the options of one ``load()``, choose. The checkpoint has the form
-    of Spark's own Kafka source, so that a query may move between both.
+    """A stream of the topics that `given`, the options of one ``load()``, select.
+
+    The checkpoint has the format of Spark's own Kafka source, so a query may move between both.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
@@ -53,7 +54,7 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     @cause_first()
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit that Spark hands to `latestOffset`, except for `Trigger.Once`."""
+        """Return the limit that Spark passes to `latestOffset`, except for `Trigger.Once`."""
         limits = self._options.stream
         if limits.offsets_max is not None:
             return ReadMaxRows(limits.offsets_max)
@@ -67,7 +68,7 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     @cause_first()
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query stops at the ends that its first batch finds."""
+        """Stop the query at the ends that its first batch finds."""
         self._planner.stop_at_present_ends()
 
     @cause_first()
@@ -79,8 +80,9 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
     def latestOffset(
         self, start: dict[str, dict[str, int]], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
-        """Return where the next batch ends. Spark compares offsets as text: nothing new is
-        `start`.
+        """Return the end of the next batch; `start` if there is nothing new.
+
+        Spark compares offsets as text.
         """
         begin = StreamOffset.from_json(start)
         is_limited = not isinstance(limit, ReadAllAvailable)
@@ -89,14 +91,14 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     @cause_first()
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """The ends that were learnt last, for the query's progress."""
+        """Return the last known ends, for the query's progress."""
         return offsets_as_json(self._planner.known_ends()) or None
 
     @cause_first()
     def partitions(
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
     ) -> Sequence[InputPartition]:
-        """The ranges of each task of a batch, mostly one."""
+        """Return the ranges of each task of a batch, mostly one."""
         ranges = self._planner.ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
         return [InputPartition(task) for task in task_ranges(ranges, self._options.tasks)]
 
@@ -111,7 +113,7 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
     # Called in a task.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task."""
+        """Yield the records of one task."""
         return read_ranges(partition.value, self._options, self._schema)
 
     @cached_property

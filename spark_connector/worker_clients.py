@@ -27,14 +27,14 @@ _producers: Final = IdleClients[Producer](lambda client: client.close())
 
 @contextmanager
 def worker_consumer(settings: Mapping[str, object]) -> Iterator[Consumer]:
-    """A consumer with these settings and nothing assigned, for one task."""
+    """Provide a consumer with these settings and nothing assigned, for one task."""
     with _taken_over(_consumers, Consumer, settings) as consumer:
         yield consumer
 
 
 @contextmanager
 def worker_producer(settings: Mapping[str, object]) -> Iterator[Producer]:
-    """A producer with these settings and nothing under way, for one task that awaits its rows."""
+    """Provide an idle producer with these settings, for one task that awaits its rows."""
     with _taken_over(_producers, Producer, settings) as producer:
         yield producer
 

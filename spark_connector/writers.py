@@ -152,8 +152,9 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
 
     @cause_first()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort what tasks have written to be exactly once. Else rows stay, and the batch is
-        repeated.
+        """Abort the rows that tasks have written to be exactly once.
+
+        Otherwise rows stay, and the batch is repeated.
         """
         _end(self._sink, messages, lambda driver, reports: driver.abort(batchId, reports))
 

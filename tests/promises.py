@@ -49,7 +49,7 @@ def marked(item: pytest.Item) -> list[str]:
 def listing(
     promises: Iterable[Promise], outcomes: Mapping[str, Mapping[str, int]]
 ) -> Iterator[str]:
-    """The table: a line for each promise, with the number of its tests by outcome."""
+    """Yield the table: a line for each promise, with the number of its tests by outcome."""
     section = ""
     for promise in promises:
         if promise.section != section:

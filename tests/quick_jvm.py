@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def quick_jvm_environ() -> dict[str, str]:
-    """This process's environment, with the options for the JVMs that a program starts."""
+    """Return this process's environment, with the options for JVMs that a program starts."""
     return {**os.environ, "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM)}
 
 
 def quick_spark_environ(folder: Path) -> dict[str, str]:
-    """The same for a program that starts Spark, which runs from `folder` (see `SparkHome`).
+    """Return the same for a program that starts Spark, which runs from `folder` (see `SparkHome`).
 
     Raises: `MissingPrerequisiteError` where Spark cannot run.
     """

@@ -129,7 +129,7 @@ def _is_read(config: type[ClientConfig], name: str, read: set[str]) -> bool:
 
 @cache
 def _members(kinds: tuple[type, ...]) -> list[tuple[str, str]]:
-    """The configs' own methods and properties, with their source; those that only check aside."""
+    """Return the configs' own methods and properties with their source, without mere checks."""
     return [
         (key, inspect.getsource(function))
         for kind in kinds
@@ -330,7 +330,7 @@ basic.auth.user.info=canary-in-a-file
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A file with the settings of every client, as Confluent Cloud's console has it."""
+    """Provide a file with the settings of every client, as Confluent Cloud's console has it."""
     file = tmp_path / "client.properties"
     file.write_text(SHARED)
     return file

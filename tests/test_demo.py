@@ -391,7 +391,7 @@ def test_a_process_left_behind_is_seen(tmp_path: Path) -> None:
 
 
 def processes_with(variable: str) -> list[str]:
-    """The commands of processes that were started with the variable, by whomever in between."""
+    """List the commands of processes started with the variable, by any process in between."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         # A process may end, and others' are not for us to read.

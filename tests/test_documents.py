@@ -115,8 +115,9 @@ def spans_of(document: str, text: str) -> Iterator[Span]:
 
 
 class Names:
-    """All that the code defines: names, members of classes, modules; and its strings, but those of
-    tests, which may be anything.
+    """All names that the code defines: functions, members of classes, modules, and strings.
+
+    The strings of tests are left out, since they may be anything.
     """
 
     def __init__(self) -> None:

@@ -193,7 +193,7 @@ def made(kind: type[KafkaError]) -> KafkaError:
 
 
 def raised(error: KafkaError) -> KafkaError:
-    """An error as an application catches it: with a cause, a note and a traceback."""
+    """Return an error as an application catches it: with a cause, a note and a traceback."""
     try:
         try:
             raise OSError(111, "Connection refused")

@@ -62,7 +62,7 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the sdist and the pure wheel, which is built from the sdist."""
+    """Provide the folder with the sdist and the pure wheel, which is built from the sdist."""
     source, target = tmp_path_factory.mktemp("build") / "source", tmp_path_factory.mktemp("dist")
     shutil.copytree(ROOT, source, ignore=LEFT_BEHIND)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target)]
@@ -78,7 +78,7 @@ def wheel(dist: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a fresh environment that has the wheel and none of its dependencies."""
+    """Provide the Python of a fresh environment that has the wheel and none of its dependencies."""
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     python = folder / "bin" / "python"
@@ -88,7 +88,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel_without_compiler(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that an install from the sdist makes where no compiler is.
+    """Provide the wheel that an install from the sdist makes where no compiler is.
 
     Method: the compiler's name leads nowhere, and there is no other program on the PATH.
     """

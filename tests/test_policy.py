@@ -207,7 +207,7 @@ def by_command_file(tried: Tried, folder: Path) -> Mapping[str, object]:
 
 
 def by_variable(tried: Tried, _: Path) -> Mapping[str, object]:
-    """The program refers to a variable: its value is text."""
+    """Set a variable to which the program refers: its value is text."""
     os.environ["CANARY"] = tried.value
     return {
         **tried.settings,

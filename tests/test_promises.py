@@ -19,7 +19,7 @@ TESTS = Path(__file__).parent
 
 
 def markers_in(source: str) -> Iterator[str]:
-    """The promises that a file's markers name, without importing it."""
+    """Yield the promises that a file's markers name, without importing it."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == f"pytest.mark.{MARKER}":
             yield ast.literal_eval(node.args[0])

@@ -180,7 +180,7 @@ def test_a_login_configuration_that_cannot_be_read_shows_none(text: str) -> None
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[FakeKafka]:
-    """A broker that refuses every client without the right password."""
+    """Provide a broker that refuses every client without the right password."""
     security = ClusterSecurity(
         listeners=("SASL_PLAINTEXT",),
         mechanisms=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),

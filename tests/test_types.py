@@ -268,7 +268,7 @@ class Finding(NamedTuple):
 
 
 def programs() -> dict[str, str]:
-    """The programs in README and docs, by the names of their files."""
+    """Return the programs in README and docs, by the names of their files."""
     found: dict[str, str] = {}
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         path = page.relative_to(ROOT).as_posix()
@@ -358,7 +358,7 @@ def test_what_mypy_says_of_a_mistake_names_it(folder: Path) -> None:
 
 
 def lines_of_wrong(findings: list[Finding]) -> dict[int, str]:
-    """The lines of the wrong program in which something was found, and what."""
+    """Return the lines of the wrong program in which something was found, and what."""
     found: dict[int, str] = {}
     for each in findings:
         if each.program == "wrong.py":

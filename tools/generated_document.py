@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 def write_or_compare(
     arguments: Sequence[str] | None, tool: str, path: Path, text: Callable[[Path], str]
 ) -> int:
-    """Write the document, or with ``--check`` only compare it; the result is the exit status.
+    """Write the document, or with ``--check`` only compare it; return the exit status.
 
     Args:
-        tool: the module that is run; names itself in messages.
+        arguments: the command line, None for the process's own.
+        tool: the module that runs; it names itself in messages.
         path: the document, below the project's root.
-        text: gives what the document has to be, from the path at which it lies.
+        text: returns the wanted contents, given the path of the document.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {tool}")
     parser.add_argument("--into", type=Path, default=Path(__file__).parents[1])

@@ -85,12 +85,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 @cache
 def peers() -> dict[str, Any]:
-    """The other clients, by name: methods and settings."""
+    """Return the other clients, by name: methods and settings."""
     return tomllib.loads(Path(__file__).with_name("peers.toml").read_text(encoding="utf-8"))
 
 
 def document(path: Path, peer: str) -> str:
-    """The page with the tables of today."""
+    """Return the page with the tables of today."""
     head, _, rest = path.read_text(encoding="utf-8").partition(BEGINNING)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGINNING}\n{tables(peer)}\n{END}{tail}"
@@ -112,7 +112,7 @@ def tables(peer: str) -> str:
 
 
 def settings_of(peer: str) -> Iterator[Found]:
-    """The settings of a client; twice, where they are not the same for producers and consumers."""
+    """Yield a client's settings; twice if they differ between producers and consumers."""
     for client_names, settings in peers()[peer].items():
         if not isinstance(settings, dict):
             continue

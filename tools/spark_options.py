@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def document(path: Path) -> str:
-    """The document with the table of today."""
+    """Return the document with the table of today."""
     head, _, rest = path.read_text(encoding="utf-8").partition(BEGINNING)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGINNING}{table()}{END}{tail}"

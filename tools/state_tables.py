@@ -126,7 +126,7 @@ def document(reasons: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _rows(machine: Machine, reasons: Mapping[str, str]) -> Iterator[str]:
-    """The rows of one machine: a line for each reason, states with the same reason together."""
+    """Yield the rows of one machine: one for each reason, with all states that share it."""
     left = dict(reasons)
     for state, following in machine.transitions.items():
         by_reason: dict[str, list[str]] = {}

@@ -63,13 +63,13 @@ class Job:
     """Longer where a client runs at a fraction of its speed, for its batches to fill as well."""
 
     def keys(self) -> Iterator[bytes | None]:
-        """The keys of the records one after the other, without end."""
+        """Yield the keys of the records one after the other, without end."""
         if self.has_keys:
             return cycle([b"%08d" % number for number in range(KEY_COUNT)])
         return repeat(None)
 
     def chunks(self, count_max: int = CHUNK_COUNT) -> Iterator[int]:
-        """The records that remain after the first one, in counts of at most `count_max`."""
+        """Yield the records that remain after the first one, in counts of at most `count_max`."""
         rest = self.record_count - 1
         while rest > 0:
             yield min(rest, count_max)
@@ -132,7 +132,7 @@ def measured(job: Job) -> Iterator[Figures]:
 
 
 def percentiles(name: str, latencies_s: Sequence[float]) -> Figures:
-    """The middle and the 99th percentile of latencies, in ms, as ``<name>_p50_ms`` and so on."""
+    """Return median and 99th percentile of latencies, in ms, as ``<name>_p50_ms`` and so on."""
     ascending = sorted(latencies_s)
     return {
         f"{name}_p{percent}_ms": ascending[len(ascending) * percent // 100] * 1e3

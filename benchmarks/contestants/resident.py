@@ -25,7 +25,7 @@ class ResidentGrowth:
         self._start_kib = _status_kib("VmRSS")
 
     def peak_mib(self) -> float:
-        """The most that was resident at any time since, beyond the start, in MiB."""
+        """Return the most that was resident at any time since, beyond the start, in MiB."""
         return (_status_kib("VmHWM") - self._start_kib) / 1024
 
 

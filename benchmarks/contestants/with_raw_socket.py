@@ -58,7 +58,7 @@ def consume(job: Job) -> Figures:
 
 
 def consume_with_crc(job: Job) -> Figures:
-    """The same, with one checksum over each response."""
+    """Consume as above, with one checksum over each response."""
     return _replayed(job, crc32c)
 
 
@@ -100,7 +100,7 @@ def _replayed(job: Job, look_at: Callable[[memoryview], object]) -> Figures:
 
 
 def _fetch_plan(job: Job) -> tuple[list[bytes], list[int]]:
-    """The requests that read the whole topic, and the sizes of their responses."""
+    """Return the requests that read the whole topic, and the sizes of their responses."""
     requests, sizes = [], []
     positions = dict.fromkeys(range(job.partition_count), 0)
     with _connection(job) as connection:
@@ -171,7 +171,7 @@ def _produce_requests(job: Job) -> list[Sequence[Records]]:
 
 
 def _batch(job: Job, count_max: int) -> tuple[bytes, int]:
-    """A batch with as many records as fit, at most `count_max`, and their number."""
+    """Return a batch with as many records as fit, at most `count_max`, and their number."""
     builder: RecordBatchBuilder[None] = RecordBatchBuilder(batch_size_bytes=job.batch_bytes)
     now_ms = time.time_ns() // 1_000_000
     value = bytes(job.value_bytes)

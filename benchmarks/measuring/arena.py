@@ -68,7 +68,7 @@ class Arena:
 
     @contextmanager
     def topic(self, partition_count: int = PARTITION_COUNT) -> Iterator[str]:
-        """A new topic, which is deleted afterwards."""
+        """Provide a new topic, which is deleted afterwards."""
         name = f"bench-{os.getpid()}-{next(TOPIC_NUMBERS)}"
         topic = NewTopic(
             name, num_partitions=partition_count, replication_factor=1, config=TOPIC_CONFIG
@@ -88,7 +88,7 @@ class Arena:
         batch_bytes: int = BATCH_BYTES,
         has_keys: bool = False,
     ) -> Iterator[Job]:
-        """A new topic with records in it, as the job of reading them."""
+        """Provide a new topic with records in it, as the job of reading them."""
         with self.topic(partition_count) as name:
             job = self._job(
                 name, partition_count, record_count, value_bytes, batch_bytes, has_keys=has_keys

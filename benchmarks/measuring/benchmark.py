@@ -76,7 +76,7 @@ class Benchmark:
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """The options that all benchmarks have."""
+    """Return the options that all benchmarks have."""
     names = [client.name for client in CLIENTS]
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -140,7 +140,7 @@ def _machine() -> dict[str, str]:
 
 
 def _command() -> str:
-    """The command as a reader can repeat it, from the folder of the project."""
+    """Return the command as a reader can repeat it, from the folder of the project."""
     script = Path(sys.argv[0])
     shown = f"benchmarks/{script.name}" if script.suffix == ".py" else script.name
     return shlex.join(["python", shown, *sys.argv[1:]])

@@ -38,7 +38,7 @@ class Client:
     checkout: Path = THIS_CHECKOUT
 
     def of_checkout(self, folder: Path, name: str) -> Client:
-        """The same client as another checkout has it, under another name."""
+        """Return the same client as another checkout has it, under another name."""
         return replace(self, name=name, checkout=folder)
 
     def missing(self, action: str) -> str | None:

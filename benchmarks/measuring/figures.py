@@ -18,7 +18,7 @@ class Figure(NamedTuple):
     number_format: str
 
     def text(self, value: float) -> str:
-        """A value as it stands in a table."""
+        """Return a value as it stands in a table."""
         return format(value, self.number_format)
 
 

@@ -57,7 +57,7 @@ Key = tuple[str, str, str]
 
 
 def grouped(measurements: Iterable[Measurement]) -> dict[Key, dict[str, Series]]:
-    """The series of each figure, in the order in which they first came."""
+    """Return the series of each figure, in the order in which they first came."""
     values: dict[Key, dict[str, list[float]]] = {}
     for measurement in measurements:
         key = (measurement.benchmark, measurement.case, measurement.client)

@@ -44,7 +44,7 @@ def write_plot(path: Path, run: Run) -> None:
 
 
 def figure_of(run: Run) -> Figure:
-    """The figure: produce above, consume below; records/s on the left, CPU on the right."""
+    """Return the figure: produce above, consume below; records/s on the left, CPU on the right."""
     figure = Figure(figsize=INCHES, layout="constrained")
     figure.suptitle("Kafka clients side by side: 100-byte records, 6 partitions, medians")
     panels = figure.subplots(len(PANELS), len(AXES), squeeze=False)
@@ -83,7 +83,7 @@ def _draw(axes: Axes, medians: dict[str, float], number_format: str) -> None:
 
 
 def _decade_below(value: float) -> float:
-    """The power of ten at or below; a bar that short can still be seen."""
+    """Return the power of ten at or below; a bar that short can still be seen."""
     return float(10 ** floor(log10(value / 2)))
 
 

@@ -54,7 +54,7 @@ def listening(count: Callable[[], int]) -> Iterator[Sequence[float]]:
 
 
 def gaps_s(beats_s: Sequence[float], from_s: float, until_s: float) -> list[float]:
-    """The times between heartbeats from one moment to another.
+    """Return the times between heartbeats from one moment to another.
 
     The first begins with the last heartbeat before, or at `from_s`; the last ends at `until_s`.
     """

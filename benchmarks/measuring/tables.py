@@ -61,7 +61,7 @@ def target_rows(runs: Sequence[Run], targets: Iterable[Target] = TARGETS) -> lis
 
 
 def targets_table(runs: Sequence[Run], targets: Iterable[Target] = TARGETS) -> Table:
-    """The targets that were measured, for the terminal."""
+    """Return the targets that were measured, for the terminal."""
     table = Table(*TARGET_HEADINGS, title="Medians, and the targets")
     for row in target_rows(runs, targets):
         if row.verdict != NOT_MEASURED:
@@ -107,7 +107,7 @@ def figures_rows(benchmark: str, measurements: Iterable[Measurement]) -> list[li
 
 
 def figures_table(benchmark: Benchmark, measurements: Iterable[Measurement]) -> Table:
-    """The figures of one benchmark, for the terminal."""
+    """Return the figures of one benchmark, for the terminal."""
     headings, *rows = figures_rows(benchmark.name, measurements)
     table = Table(*headings, title=f"{benchmark.text}: medians (smallest to largest)")
     for row in rows:
@@ -116,7 +116,7 @@ def figures_table(benchmark: Benchmark, measurements: Iterable[Measurement]) -> 
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table in a document."""
+    """Yield the lines of a table in a document."""
     yield f"| {' | '.join(headings)} |"
     yield f"|{' --- |' * len(headings)}"
     for row in rows:

@@ -60,7 +60,7 @@ class Settings:
 
 @contextmanager
 def session(master: str, config: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session with Unix sockets to its Python workers and the jars of Spark's own source."""
+    """Open a session with Unix sockets to its Python workers and the jars of Spark's source."""
     # Its Python processes import this checkout, as they would the installed wheel.
     os.environ["PYTHONPATH"] = IMPORT_PATH
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -88,13 +88,13 @@ class SparkArena:
 
     @contextmanager
     def topic(self, partition_count: int = PARTITION_COUNT) -> Iterator[str]:
-        """A new topic, which is deleted afterwards."""
+        """Provide a new topic, which is deleted afterwards."""
         with self._topics.topic(partition_count) as name:
             yield name
 
     @contextmanager
     def filled_topic(self, record_count: int, compression: str = "none") -> Iterator[str]:
-        """A new topic with records of 8 and 100 bytes, evenly in its partitions."""
+        """Provide a new topic with records of 8 and 100 bytes, evenly in its partitions."""
         with self.topic() as name:
             settings = {"batch.size": BATCH_BYTES, "compression.type": compression}
             with Producer(settings, bootstrap_servers=self.servers) as producer:
@@ -126,12 +126,12 @@ class SparkArena:
         }
 
     def spark_meter(self) -> CpuMeter:
-        """A meter of the JVM and its Python processes."""
+        """Return a meter of the JVM and its Python processes."""
         return CpuMeter(self._jvm)
 
 
 def records(first: int, count: int) -> pa.Table:
-    """Records as applications send them: keys of 8 bytes, values of 100, half of which is noise."""
+    """Build records as applications send them: keys of 8 bytes, values of 100, half noise."""
     numbers = pa.array(range(first, first + count))
     text = numbers.cast(pa.string())
     key = pc.utf8_lpad(text, 8, "0")

@@ -37,7 +37,7 @@ class CeilingDataSource(DataSource):
         return record_schema(include_headers=False)
 
     def reader(self, schema: StructType) -> CeilingReader:
-        """The reader of one query."""
+        """Return the reader of one query."""
         return CeilingReader(schema, int(self.options["rows"]), int(self.options["partitions"]))
 
 
@@ -57,7 +57,7 @@ class CeilingReader(DataSourceReader):
         return [InputPartition(count) for count in counts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         batch = _batch(self._schema)
         full_count, rest = divmod(int(partition.value), BATCH_ROWS)
         yield from repeat(batch, full_count)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def memory(settings: Settings) -> Iterator[Measurement]:
-    """A gigabyte in each case, by new processes in each turn: the kernel keeps a process's peak."""
+    """Measure the memory for a gigabyte in each case.
+
+    Each turn has new processes, since the kernel keeps a process's peak.
+    """
     for peaks in measure(turn_count=settings.turn_count):
         figures = {"worker_mb": peaks.worker_bytes / 1e6, "direct_mb": peaks.direct_bytes / 1e6}
         yield Measurement(MEMORY, peaks.case, "pykclient", figures)

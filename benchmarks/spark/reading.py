@@ -91,7 +91,7 @@ def read(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
 
 
 def small_topic(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
-    """A topic of 300 records in a session that is warm."""
+    """Measure reads of a topic of 300 records in a warm session."""
     with arena.filled_topic(SMALL_COUNT) as topic:
         contenders = (OFFICIAL, OURS)
         for contender in in_turns(contenders, 2):

@@ -49,7 +49,7 @@ IDLE_S = 12.0
 
 
 def micro_batch(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
-    """A dense and a sparse feed, into one partition and into six, which tasks may share.
+    """Measure a dense and a sparse feed, into one partition and into six, which may share tasks.
 
     Each turn is a query of its own, whose first batches do not count.
     """
@@ -141,7 +141,7 @@ def stream_requests(arena: SparkArena, settings: Settings) -> Iterator[Measureme
 
 
 def idle(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
-    """A query on six partitions to which nothing comes: what each turn takes, for a minute."""
+    """Measure for a minute what a query does on six partitions that receive nothing."""
     counts = RequestCounts(arena.kafka.proxy(1))
     for contender in in_turns((OFFICIAL, OURS), settings.turn_count):
         with arena.filled_topic(60) as topic, _query(arena, contender, topic) as query:

@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 def write(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
-    """A frame of two partitions into a topic of six, a new one each turn."""
+    """Measure writes of a frame of two partitions into a new topic of six."""
     row_count = settings.written_count
     frame = arena.spark.range(0, row_count, 1, 2).selectExpr(*COLUMNS).cache()
     check("rows", frame.count(), row_count)

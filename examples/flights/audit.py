@@ -64,7 +64,7 @@ class Audit:
         self._examples.setdefault(kind, example)
 
     def _sequence_of(self, value: object) -> int | None:
-        """The place in the data set that a value names; None when it names none."""
+        """Return the place in the data set that a value names, or None."""
         try:
             flight = json.loads(value) if isinstance(value, bytes) else None
         except ValueError:

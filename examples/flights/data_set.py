@@ -37,7 +37,7 @@ class FlightDataSet:
 
     @classmethod
     def installed(cls) -> FlightDataSet:
-        """The data set of the installed package.
+        """Load the data set of the installed package.
 
         Raises:
             MissingPrerequisiteError: the package is not installed.

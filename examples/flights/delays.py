@@ -34,7 +34,7 @@ class AirlineDelay:
 
 
 def airline_delays(flights: Iterable[Flight], airlines: Mapping[str, str]) -> list[AirlineDelay]:
-    """The delays of each airline that has flights, ordered by carrier."""
+    """Return the delays of each airline that has flights, ordered by carrier."""
     delays_by_carrier: dict[str, list[int]] = {}
     flight_counts: dict[str, int] = {}
     for flight in flights:

@@ -26,7 +26,7 @@ class FlightRecord(NamedTuple):
 
 
 def flight_records(flights: Iterable[Flight]) -> list[FlightRecord]:
-    """The records of `flights`, in the order of their scheduled hours, as they would have come."""
+    """Return the records of `flights` in the order of their scheduled hours."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     encoded = [
         (str(flight["time_hour"]), str(flight["carrier"]), encode(flight)) for flight in flights

@@ -108,7 +108,7 @@ class SparkPipeline:
         return listener
 
     def weeks_in_kafka(self, topic: str) -> list[AirlineWeek]:
-        """The last value of each week in the topic that `run` has written."""
+        """Return the last value of each week in the topic that `run` has written."""
         read = self._spark.read.format("pykafka").options(subscribe=topic, **self._servers)
         text = sql.col("value").cast("string")
         frame = read.load().select("offset", sql.from_json(text, WEEK_COLUMNS).alias("week"))
@@ -116,7 +116,7 @@ class SparkPipeline:
         return _last_weeks(frame.select(sql.col("offset").alias("place"), "week.*"))
 
     def weeks_in_parquet(self) -> list[AirlineWeek]:
-        """The last value of each week in the files that `run` has written."""
+        """Return the last value of each week in the files that `run` has written."""
         frame = self._spark.read.parquet(self._parquet)
         return _last_weeks(frame.withColumnRenamed("batch", "place"))
 

@@ -34,7 +34,7 @@ class AirlineWeek(NamedTuple):
 
 
 def airline_weeks(flights: Iterable[Flight]) -> list[AirlineWeek]:
-    """The weeks of each airline in which it has flights, in their order."""
+    """Return the weeks in which each airline has flights, in their order."""
     counts, departed, delays = (Counter[tuple[date, str]]() for _ in range(3))
     for flight in flights:
         moment = datetime.fromisoformat(str(flight["time_hour"]))
@@ -50,7 +50,7 @@ def airline_weeks(flights: Iterable[Flight]) -> list[AirlineWeek]:
 
 
 def delays_of(weeks: Sequence[AirlineWeek], airlines: Mapping[str, str]) -> list[AirlineDelay]:
-    """The year of each airline, ordered by carrier."""
+    """Sum up the year of each airline, ordered by carrier."""
     return [
         AirlineDelay(
             carrier,

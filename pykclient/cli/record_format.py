@@ -1,10 +1,10 @@
-"""Format strings like kcat's: ``%t %p %o %k %s`` and others stand for parts of a record.
+r"""Format strings like kcat's: ``%t %p %o %k %s`` and others stand for parts of a record.
 
     %t topic             %k key     %K its size in bytes, -1 for null
     %p partition         %s value   %S its size in bytes, -1 for null
     %o offset            %R the size of the value in four bytes, big-endian
     %T time, in ms       %h headers, as name=value,name=value
-    %% a percent sign    \\n \\r \\t \\0 \\\\ \\xNN
+    %% a percent sign    \n \r \t \0 \\ \xNN
 
 Owner: none; it holds no state.
 Source: kcat's manual page and its ``format.c``.

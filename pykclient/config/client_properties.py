@@ -35,7 +35,7 @@ class Properties(dict[str, str]):
 def from_properties(
     path: str | os.PathLike[str], client: Literal["admin", "consumer", "producer"]
 ) -> dict[str, str]:
-    """Return the settings of one client from a Java properties file that several may share.
+    r"""Return the settings of one client from a Java properties file that several may share.
 
     Settings that only other clients have, and those of Confluent's Schema Registry, are left out;
     their names are logged at INFO. Names that no client has stay in, so that the client rejects a
@@ -46,7 +46,7 @@ def from_properties(
     docs/security.md). This does not limit settings that the program adds or replaces.
 
     Raises:
-        ConfigError: the file cannot be read, a \\u escape in it is malformed, or there is no
+        ConfigError: the file cannot be read, a \u escape in it is malformed, or there is no
             such client.
     """
     config = config_class(client)

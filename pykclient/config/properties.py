@@ -24,14 +24,14 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the settings in a Java properties file: a path names a file, a str is its text.
+    r"""Return the settings in a Java properties file: a path names a file, a str is its text.
 
     The syntax is Java's: comments (# and !), separators (=, : or white space), continued lines,
-    escapes (\\t, \\n, \\uXXXX); the last of equal keys wins. The file is UTF-8. The values are
+    escapes (\t, \n, \uXXXX); the last of equal keys wins. The file is UTF-8. The values are
     marked as text from this file: `pykclient.config.policy` limits what they may name.
 
     Raises:
-        ConfigError: the file cannot be read, or a \\u escape is malformed.
+        ConfigError: the file cannot be read, or a \u escape is malformed.
     """
     failure: ConfigError | None = None
     lines: Iterator[tuple[int, str]] = iter(())

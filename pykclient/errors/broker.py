@@ -178,8 +178,9 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class CorruptMessageError(BrokerError, RetriableError):
-    """The broker refused a record batch whose checksum, size or form is wrong, or a record
-    without a key for a compacted topic.
+    """The broker refused a malformed record batch.
+
+    Its checksum, size or form is wrong, or a record for a compacted topic has no key.
     """
 
     code = 2
@@ -208,8 +209,9 @@ class InvalidFetchSizeError(BrokerError):
 
 
 class LeaderNotAvailableError(BrokerError, RetriableError):
-    """The partition has no leader at the moment; an election is going on, or all its replicas
-    are down.
+    """The partition has no leader at the moment.
+
+    An election is going on, or all its replicas are down.
     """
 
     code = 5
@@ -218,8 +220,9 @@ class LeaderNotAvailableError(BrokerError, RetriableError):
 
 
 class NotLeaderOrFollowerError(BrokerError, RetriableError):
-    """This broker is not the partition's leader (any more), or no replica of it; the metadata
-    used was out of date.
+    """The broker is not, or no longer, the partition's leader, or has no replica of it.
+
+    The client's metadata was out of date.
     """
 
     code = 6
@@ -268,8 +271,9 @@ class StaleControllerEpochError(BrokerError):
 
 
 class OffsetMetadataTooLargeError(BrokerError):
-    """The note committed with an offset is too long; the broker's limit is
-    offset.metadata.max.bytes.
+    """The metadata committed with an offset is too long.
+
+    The broker's limit is offset.metadata.max.bytes.
     """
 
     code = 12
@@ -303,15 +307,16 @@ class CoordinatorNotAvailableError(BrokerError, RetriableError):
 
 
 class NotCoordinatorError(BrokerError, RetriableError):
-    """This broker is not, or no longer, the coordinator; it must be looked up."""
+    """The broker is not, or no longer, the coordinator; look it up again."""
 
     code = 16
     name = "NOT_COORDINATOR"
 
 
 class InvalidTopicError(BrokerError):
-    """The topic name is not allowed (letters, digits, '.', '_' and '-', at most 249), or the
-    topic is an internal one.
+    """The topic name is invalid, or the topic is an internal one.
+
+    Names have letters, digits, '.', '_' and '-', at most 249.
     """
 
     code = 17
@@ -339,8 +344,9 @@ class NotEnoughReplicasError(BrokerError, RetriableError):
 
 
 class NotEnoughReplicasAfterAppendError(BrokerError, RetriableError):
-    """The records were written, but fewer replicas are in sync than min.insync.replicas
-    requires.
+    """The records were written, but too few replicas are in sync.
+
+    The topic requires min.insync.replicas of them.
     """
 
     code = 20
@@ -363,7 +369,7 @@ class IllegalGenerationError(BrokerError):
 
 
 class InconsistentGroupProtocolError(BrokerError):
-    """This member shares no assignor with the others of its group, or they are of another protocol.
+    """The member shares no assignor with the others of its group, or its group protocol differs.
 
     Give all of them the same group_protocol and partition_assignment_strategy.
     """
@@ -380,8 +386,9 @@ class InvalidGroupIdError(BrokerError):
 
 
 class UnknownMemberIdError(BrokerError):
-    """The coordinator does not know this member: it was removed for being silent, or the group
-    was deleted; it must join again.
+    """The coordinator does not know this member, which must join again.
+
+    It was removed since it sent no heartbeat, or the group was deleted.
     """
 
     code = 25
@@ -389,8 +396,9 @@ class UnknownMemberIdError(BrokerError):
 
 
 class InvalidSessionTimeoutError(BrokerError):
-    """session_timeout_ms is outside the range that the broker allows
-    (group.min.session.timeout.ms to group.max.session.timeout.ms).
+    """session_timeout_ms is outside the range that the broker allows.
+
+    Its limits are group.min.session.timeout.ms and group.max.session.timeout.ms.
     """
 
     code = 26
@@ -435,8 +443,9 @@ class ClusterAuthorizationFailedError(BrokerError):
 
 
 class InvalidTimestampError(BrokerError):
-    """A record's timestamp is too far from the broker's clock; the topic's limits are
-    message.timestamp.before.max.ms and message.timestamp.after.max.ms.
+    """A record's timestamp is too far from the broker's clock.
+
+    The topic's limits are message.timestamp.before.max.ms and message.timestamp.after.max.ms.
     """
 
     code = 32
@@ -491,8 +500,9 @@ class InvalidReplicationFactorError(BrokerError):
 
 
 class InvalidReplicaAssignmentError(BrokerError):
-    """The assignment of replicas names unknown or repeated brokers, or is not the same length
-    for every partition.
+    """The assignment of replicas is invalid.
+
+    It names unknown or repeated brokers, or some partitions have more replicas than others.
     """
 
     code = 39
@@ -507,7 +517,7 @@ class InvalidConfigError(BrokerError):
 
 
 class NotControllerError(BrokerError, RetriableError):
-    """This broker is not the controller; the request belongs to another one."""
+    """The broker is not the controller; send the request to the controller."""
 
     code = 41
     name = "NOT_CONTROLLER"
@@ -552,8 +562,9 @@ class DuplicateSequenceNumberError(BrokerError):
 
 
 class InvalidProducerEpochError(BrokerError):
-    """The producer's epoch is out of date: another producer with its transactional id started,
-    or its transaction ran out of time.
+    """The producer's epoch is out of date.
+
+    Another producer with its transactional id started, or its transaction timed out.
     """
 
     code = 47
@@ -569,8 +580,9 @@ class InvalidTxnStateError(BrokerError):
 
 
 class InvalidProducerIdMappingError(BrokerError):
-    """The producer id does not belong to this transactional id (any more): the id was unused for
-    longer than transactional.id.expiration.ms.
+    """The producer id does not belong, or no longer, to this transactional id.
+
+    The id expires if it is unused for longer than transactional.id.expiration.ms.
     """
 
     code = 49
@@ -643,9 +655,7 @@ class SaslAuthenticationFailedError(BrokerError):
 
 
 class UnknownProducerIdError(BrokerError):
-    """The broker has forgotten this producer, since all its records in the partition were
-    deleted.
-    """
+    """The broker no longer knows this producer. All its records in the partition were deleted."""
 
     code = 59
     name = "UNKNOWN_PRODUCER_ID"
@@ -681,8 +691,9 @@ class DelegationTokenOwnerMismatchError(BrokerError):
 
 
 class DelegationTokenRequestNotAllowedError(BrokerError):
-    """Delegation tokens cannot be managed over this kind of connection, nor by one that was
-    itself opened with a token.
+    """Delegation tokens cannot be managed over this connection.
+
+    It was opened with a token, or without authentication.
     """
 
     code = 64
@@ -854,8 +865,10 @@ class GroupSubscribedToTopicError(BrokerError):
 
 
 class InvalidRecordError(BrokerError):
-    """The broker refused a record: a compacted topic needs keys, and the timestamp type and
-    offsets must fit. The request's other records may be fine.
+    """The broker refused an invalid record.
+
+    A compacted topic needs keys, and the timestamp type and offsets must fit. The request's other
+    records may be fine.
     """
 
     code = 87
@@ -1363,10 +1376,10 @@ _BY_CODE: dict[int, type[BrokerError]] = {
 
 
 def error_for_code(code: int, message: str | None = None) -> BrokerError:
-    """The error that stands for a broker's error code, ready to be raised.
+    """Return the error for a broker's error code, ready to be raised.
 
-    `message` is what the broker said, or where it happened; None if there is nothing to add. A code
-    that Kafka 4.4 does not know gives a plain `BrokerError` that names it.
+    `message` is the broker's own message or the place of the error, None if there is nothing to
+    add. A code that Kafka 4.4 does not have gives a plain `BrokerError` that names it.
     """
     assert code != 0, "0 means that there is no error"
     message = message and printable(message)

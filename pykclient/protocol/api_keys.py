@@ -126,7 +126,7 @@ class Api(NamedTuple):
 
 
 def request_type(api_key: int) -> type[Request]:
-    """The class of an API's requests; its module is loaded at first use.
+    """Return the class of an API's requests; the first use loads its module.
 
     Raises:
         UnsupportedVersionError: this client does not speak the API.
@@ -136,7 +136,7 @@ def request_type(api_key: int) -> type[Request]:
 
 
 def response_type(api_key: int) -> type[Message]:
-    """The class of an API's responses; its module is loaded at first use.
+    """Return the class of an API's responses; the first use loads its module.
 
     Raises:
         UnsupportedVersionError: this client does not speak the API.

@@ -98,7 +98,7 @@ def fake_kafka() -> Iterator[FakeKafka]:
 
 @pytest.fixture(scope="session")
 def spark_cluster() -> Iterator[SparkCluster]:
-    """A Spark master and two workers, shared by the whole run; repair what you break."""
+    """Provide a Spark master and two workers for the whole run; repair what you break."""
     from pykclient.testing.cluster.java import MissingPrerequisiteError
     from pykclient.testing.spark_cluster.cluster import SparkCluster
 

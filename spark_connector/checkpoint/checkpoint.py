@@ -51,8 +51,9 @@ Entry = TypeVar("Entry")
 
 
 class Damage(NamedTuple):
-    """A file that cannot be read, by its name in the directory, and why. `is_of_checksums` says
-    that the file is whole and Hadoop's checksums are those of other contents.
+    """A file that cannot be read, by its name in the directory, and the reason.
+
+    `is_of_checksums` means that the file is whole, but Hadoop's checksums are of other contents.
     """
 
     file: str
@@ -61,9 +62,10 @@ class Damage(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """The part of one source that the next start reads: from `starts` on, and of a batch that is
-    repeated up to `ends`. `starts` is None where the log does not say it; `ends` where no batch is
-    repeated.
+    """The range of one source that the next start reads.
+
+    It begins at `starts`, and if a batch is repeated that batch ends at `ends`. `starts` is None if
+    the log does not have it; `ends` is None if no batch is repeated.
     """
 
     starts: StreamOffset | None

@@ -24,8 +24,10 @@ PREFIX: Final = "pykclient spark checkpoint"
 
 
 class Finding(NamedTuple):
-    """Something about a checkpoint: where, what, and what to do. A problem fails the next start, or
-    loses or repeats rows; the rest is good to know, and has no cure.
+    """A finding about a checkpoint: where, what, and what to do.
+
+    A problem makes the next start fail, or loses or repeats rows. Other findings are for
+    information and have no cure.
     """
 
     where: str
@@ -38,9 +40,10 @@ class Finding(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The topics of a checkpoint as brokers hold them: how many partitions, and the bounds of each
-    partition, and the ids of topics, None where brokers have none. A topic that is not listed is
-    missing.
+    """The topics of a checkpoint as brokers hold them.
+
+    It has the number of partitions, the bounds of each, and the ids of topics, None if brokers have
+    none. A topic that is not listed is missing.
     """
 
     partition_counts: Mapping[str, int]

@@ -44,9 +44,7 @@ class Connector(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """The line of one source. `offset` is None where the source is none of Kafka's, or has no
-    offset yet.
-    """
+    """The line of one source. `offset` is None for another source, or before its first offset."""
 
     text: str
     offset: StreamOffset | None = None

@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of files, by their names in the directory: first `removals`, then `writes`, in
-    this order. `sources` are where the next start begins. `next_batch` is the number of the next
-    batch.
+    """A change of files, by their names in the directory: `removals` first, then `writes`.
+
+    Both are in order. `sources` are the positions where the next start begins. `next_batch` is the
+    number of the next batch.
     """
 
     writes: Mapping[str, str]
@@ -253,8 +254,10 @@ def _commit_text(checkpoint: Checkpoint, batch: LoggedBatch) -> str:
 
 
 def _ended(sources: Lines) -> dict[str, SourceOffset]:
-    """Leave out the starts, which are those of the batch that ended there, and the ids of topics:
-    who moves a query takes the topics as they are.
+    """Drop the starts and the ids of topics from the lines.
+
+    The starts belong to the batch that ended there. Whoever moves a query accepts the topics as
+    they are.
     """
     return {
         name: line

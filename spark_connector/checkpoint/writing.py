@@ -29,8 +29,9 @@ _PARTIAL_SUFFIX: Final = ".partial"
 
 
 def apply(change: Change, checkpoint: Checkpoint, stamp: str) -> Path:
-    """Copy a checkpoint to a directory beside it, change it, and return the copy. `stamp` is a text
-    of the time, for the name of the copy.
+    """Copy a checkpoint to a directory beside it, change the checkpoint, and return the copy.
+
+    `stamp` is the time as text, for the name of the copy.
 
     Raises:
         UsageError: the checkpoint has changed since it was read, or changes meanwhile.

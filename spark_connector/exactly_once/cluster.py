@@ -110,8 +110,9 @@ _Returned = TypeVar("_Returned")
 
 
 class OpenTransaction(NamedTuple):
-    """The open transaction of one attempt. `start_ms` is since 1970; `timeout_ms` is how long it
-    may be open before brokers abort it.
+    """The open transaction of one attempt.
+
+    `start_ms` is since 1970. Brokers abort the transaction once it has been open for `timeout_ms`.
     """
 
     transactional_id: str
@@ -123,8 +124,10 @@ class OpenTransaction(NamedTuple):
 
 
 class SinkCluster:
-    """See the module. `producer_settings` and `admin_settings` are those of the clients; the
-    transactional id is the sink's.
+    """The cluster to which a sink writes (see the module).
+
+    `producer_settings` and `admin_settings` are those of the clients; the transactional id is the
+    sink's.
     """
 
     def __init__(
@@ -181,8 +184,9 @@ class SinkCluster:
         return self._read()
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """Return what attempts of the sink's tasks have open, and whether it is decided: a driver
-        that comes back, or an operator who settles it, commits it then.
+        """List the open transactions of the sink's tasks, and whether each is decided.
+
+        A driver that comes back commits a decided one, and so does an operator who settles it.
         """
         record = self._read()
         decided = () if record is None else record.written

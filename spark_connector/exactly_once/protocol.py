@@ -53,10 +53,11 @@ class OldBatchError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Initialise the driver's transactional id, so that no other driver can write the record, and
-    read the record then; None where there is none.
+    """The step that initialises the driver's transactional id and then reads the record.
 
-    Raises: `SinkTakenOverError` where another driver has done the same meanwhile.
+    No other driver can write the record afterwards. The result is None if there is no record.
+
+    Raises: `SinkTakenOverError` if another driver did the same meanwhile.
     """
 
 
@@ -67,8 +68,9 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write the record in a transaction. Raises: `SinkTakenOverError` for a driver that was
-    fenced since its last `Fence`.
+    """The step that writes the record in a transaction.
+
+    Raises: `SinkTakenOverError` for a driver that was fenced since its last `Fence`.
     """
 
     record: SinkRecord
@@ -76,8 +78,9 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Commit or abort transactions; the result are the ids of those that brokers refused to end so
-    for good.
+    """The step that commits or aborts transactions.
+
+    The result is the ids of those that brokers refuse to end like this for good.
     """
 
     written: tuple[Written, ...]
@@ -282,8 +285,9 @@ class SinkProtocol:
         return sum(each.row_count for each in written)
 
     def abort(self, batch: int, reports: Sequence[Report]) -> Steps[None]:
-        """Abort what attempts have written, unless it is decided: Spark also calls this after a
-        commit that has raised.
+        """Abort the rows of attempts unless their batch is decided.
+
+        Spark calls this after a failed commit, too.
         """
         if not reports:
             return
@@ -300,8 +304,10 @@ class SinkProtocol:
         yield from self._abort_open(reports[0].turn, kept=kept)
 
     def settle(self) -> Steps[Settled]:
-        """End what a query that will not come back has left open: commit what is decided, and abort
-        the rest. A driver that is still there is fenced, as by a claim.
+        """End the transactions that a query has left open for good.
+
+        Decided ones are committed, and the rest is aborted. A driver that is still running is
+        fenced, as by a claim.
         """
         record, settled = yield from self._take_over("")
         return settled._replace(missing=record.missing)

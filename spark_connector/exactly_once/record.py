@@ -124,9 +124,7 @@ class SinkRecord:
         )
 
     def ended(self, refused: frozenset[str]) -> SinkRecord:
-        """Return what follows a decided batch, given the transactional ids that are not committed
-        and cannot be.
-        """
+        """Return the record after a decided batch; `refused` ids can no longer be committed."""
         missing = tuple(each.rows for each in self.written if each.transactional_id in refused)
         stage = Stage.INCOMPLETE if missing else Stage.COMPLETE
         return self._to(stage, written=(), missing=missing)

@@ -70,9 +70,9 @@ class Slots:
 
     @contextmanager
     def attempt(self, turn: int, batch: int) -> Iterator[Attempt]:
-        """The open transaction of one attempt of a batch; it is to be prepared at the end.
+        """Open the transaction of one attempt of a batch, which the block has to prepare.
 
-        Where the block raises, or does not prepare it, it is aborted.
+        If the block raises, or does not prepare it, the transaction is aborted.
         """
         name, producer = self._take(turn, batch)
         transactional_id = slot_id(self._sink_id, name)

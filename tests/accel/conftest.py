@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", params=["pure", "compiled"])
 def core(request: pytest.FixtureRequest) -> ModuleType:
-    """The implementation under test."""
+    """Provide the implementation under test."""
     try:
         return import_module(f"pykclient.accel.{request.param}")
     except ModuleNotFoundError as error:
@@ -26,6 +26,6 @@ def core(request: pytest.FixtureRequest) -> ModuleType:
 
 @pytest.fixture
 def columns(core: ModuleType) -> RecordColumns:
-    """The sample's records, at offsets from 50 on."""
+    """Provide the sample's records, at offsets from 50 on."""
     data = core.record_bytes(memoryview(encoded(core, ROWS)))
     return decoded(core, data, len(ROWS), base_offset=50, base_ms=1000)

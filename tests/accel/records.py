@@ -37,7 +37,7 @@ RULES = st.sampled_from([IGNORE_KEYS, *KEY_RULES.values()])
 def new_appender(
     core: ModuleType, capacity_bytes: int = 10**9, lock: Lock | None = None
 ) -> RecordAppender[None]:
-    """An appender; without `lock`, one that no other thread uses."""
+    """Return an appender; without `lock`, one that no other thread uses."""
     appender: RecordAppender[None] = core.RecordAppender(
         capacity_bytes, None, lock or nullcontext()
     )
@@ -51,7 +51,7 @@ def sealed_bytes(appender: RecordAppender[None]) -> bytes:
 
 
 def encoded(core: ModuleType, rows: Iterable[Row]) -> bytes:
-    """These records, encoded."""
+    """Encode these records."""
     appender = new_appender(core)
     for row in rows:
         appender.append(*row)
@@ -66,7 +66,7 @@ def decoded(
     base_ms: int = 0,
     append_ms: int | None = None,
 ) -> RecordColumns:
-    """The `count` records that `data` has."""
+    """Return the `count` records that `data` has."""
     columns: RecordColumns
     columns, end = core.decode_records(data, 0, 0, count, base_offset, base_ms, append_ms)
     assert end == len(data)
@@ -74,13 +74,13 @@ def decoded(
 
 
 def records_of(appender: RecordAppender[None]) -> RecordColumns:
-    """The records of an appender that is sealed now, by the pure decoder in any case."""
+    """Return the records of an appender that is sealed now, by the pure decoder in any case."""
     data = sealed_bytes(appender)
     return decoded(pure, data, appender.count, base_ms=appender.base_timestamp_ms)
 
 
 def appended(core: ModuleType, run: RowRun) -> RecordColumns:
-    """The records of a whole run, appended to one batch."""
+    """Return the records of a whole run, appended to one batch."""
     appender = new_appender(core)
     count = run.fill(appender)
     assert count == len(run) == appender.count
@@ -88,7 +88,7 @@ def appended(core: ModuleType, run: RowRun) -> RecordColumns:
 
 
 def iterated(core: ModuleType, columns: RecordColumns) -> Iterator[ConsumerRecord]:
-    """The records as the application gets them."""
+    """Yield the records as the application gets them."""
     records: Iterator[ConsumerRecord]
     records, _ = core.iterate_records(
         columns,
@@ -107,13 +107,13 @@ def record(*numbers: int, body: bytes = b"") -> bytes:
 
 
 def simple(offset: int, timestamp: int = 0) -> bytes:
-    """A record with null key and value."""
+    """Return a record with null key and value."""
     body = b"\x00" + encode_varint(timestamp) + encode_varint(offset) + b"\x01\x01\x00"
     return encode_varint(len(body)) + body
 
 
 def with_headers(offset: int, count: int) -> bytes:
-    """A record with the smallest headers: of empty names and null values."""
+    """Return a record with the smallest headers: of empty names and null values."""
     body = b"\x00\x00" + encode_varint(offset) + b"\x01\x01" + encode_varint(count)
     body += b"\x00\x01" * count
     return encode_varint(len(body)) + body

@@ -62,7 +62,7 @@ COMPILED = Path("pykclient", "accel", "compiled")
 
 @pytest.fixture
 def unbuilt(tmp_path: Path) -> Path:
-    """A folder with the package as it is before anything is compiled."""
+    """Provide a folder with the package as it is before anything is compiled."""
     ignored = shutil.ignore_patterns("*.so", "__pycache__", "build_failure.txt")
     shutil.copytree(ROOT / "pykclient", tmp_path / "pykclient", ignore=ignored)
     return tmp_path

@@ -21,7 +21,7 @@ INT64_MAX = 2**63 - 1
 
 
 def binary(buffers: BinaryBuffers, count: int) -> list[bytes | None]:
-    """The array's items; the array is checked first."""
+    """Check the array and return its items."""
     parts = [buffers.validity, buffers.offsets, buffers.data]
     array = pa.Array.from_buffers(
         pa.binary(),
@@ -35,7 +35,7 @@ def binary(buffers: BinaryBuffers, count: int) -> list[bytes | None]:
 
 
 def numbers(data: object) -> list[int]:
-    """The 64-bit numbers in a buffer."""
+    """Return the 64-bit numbers in a buffer."""
     return memoryview(data).cast("B").cast("q").tolist()  # type: ignore[arg-type]
 
 

@@ -30,7 +30,7 @@ CREATE = TimestampType.CREATE_TIME
 
 
 def plain(first: int, count: int = 2) -> bytes:
-    """A batch without anything special."""
+    """Return a batch without anything special."""
     return build([ROW] * count, base_offset=first)
 
 

@@ -109,7 +109,7 @@ def unexpected(function: object) -> None:
 
 @pytest.fixture
 def result(core: ModuleType) -> BatchResult[Place]:
-    """The result of a batch of five records."""
+    """Provide the result of a batch of five records."""
     made: BatchResult[Place] = core.BatchResult(Place, "t", 3)
     appender = core.RecordAppender(1000, None, nullcontext())
     made.follow(appender)

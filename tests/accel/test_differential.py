@@ -72,7 +72,7 @@ def records(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[bytes, int]:
-    """The bytes of some records, and how many they are."""
+    """Return the bytes of some records, and how many they are."""
     data = bytearray()
     delta = 0
     bodies = draw(st.lists(records(), min_size=1, max_size=8))
@@ -104,7 +104,7 @@ def all_of(core: ModuleType, columns: RecordColumns) -> object:
 
 
 def as_bytes(part: object) -> object:
-    """A buffer as bytes, anything else as it is."""
+    """Return a buffer as bytes, anything else as it is."""
     return part if part is None or isinstance(part, int) else bytes(part)  # type: ignore[call-overload]
 
 

@@ -118,7 +118,7 @@ def layout_cases(core: ModuleType) -> Iterator[Case]:
 
 
 def appender_cases(core: ModuleType) -> Iterator[Case]:
-    """Views of memory that may move, or that is not there."""
+    """Yield views of memory that may move or does not exist."""
     opened, sealed = new_appender(core), new_appender(core)
     for appender in (opened, sealed):
         appender.append(0, None, b"v")
@@ -175,7 +175,7 @@ def arrow_cases() -> Iterator[Case]:
 
 
 def overwritten(kind: pa.DataType) -> tuple[pa.Array, bytearray]:
-    """An array of three items, and its offsets, to be overwritten."""
+    """Return an array of three items, and its offsets, to be overwritten."""
     memory = bytearray(array("i", [0, 1, 2, 3]).tobytes())
     buffers = [None, pa.py_buffer(memory)]
     children = None
@@ -188,7 +188,7 @@ def overwritten(kind: pa.DataType) -> tuple[pa.Array, bytearray]:
 
 
 def not_refused(cases: Iterator[Case]) -> list[str]:
-    """The cases that went through, and those that ended in another error."""
+    """Return the cases that went through, and those that ended in another error."""
     found = []
     for name, call, expected in cases:
         try:

@@ -31,7 +31,7 @@ COLUMNS = ListColumns(
 
 
 def made(core: ModuleType, **changed: object) -> ConsumerRecord:
-    """A record made by hand: the first one of `COLUMNS`."""
+    """Return a record made by hand: the first one of `COLUMNS`."""
     fields: dict[str, object] = {
         "topic": "flights",
         "partition": 3,
@@ -140,7 +140,7 @@ def test_a_deserialized_value_that_refers_to_its_record_is_freed(core: ModuleTyp
 
 
 def fifty(core: ModuleType) -> Iterator[ConsumerRecord]:
-    """Records as they come from a broker, with their numbers as values."""
+    """Yield records as they come from a broker, with their numbers as values."""
     rows = [(0, None, b"%d" % number, (("n", b"%d" % number),)) for number in range(50)]
     return iterated(core, decoded(core, core.record_bytes(encoded(core, rows)), 50))
 

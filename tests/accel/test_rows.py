@@ -67,7 +67,7 @@ def no_turn(topic: int, size_bytes: int) -> tuple[int, int]:
 def placed(
     core: ModuleType, groups: Iterable[RowGroup]
 ) -> dict[tuple[int, int | None], Sequence[bytes | None]]:
-    """The values of each group, by topic and partition."""
+    """Return the values of each group, by topic and partition."""
     return {(group.topic, group.partition): appended(core, group.rows).values for group in groups}
 
 

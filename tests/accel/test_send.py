@@ -41,7 +41,7 @@ class Sending:
         return SLOW
 
     def counts(self) -> list[int]:
-        """Records in each partition."""
+        """Return the number of records in each partition."""
         return [appender.count for appender in self.appenders]
 
     def first_record(self, partition: int) -> tuple[object, ...]:

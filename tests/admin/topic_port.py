@@ -90,7 +90,7 @@ class TopicPort(ScriptedPort):
         )
 
     def _metadata_of(self, host: str) -> dict[str, int]:
-        """The topics of a broker; the change reaches it with its last request in vain."""
+        """Return a broker's topics; it learns of a change after `lag_count` requests."""
         if self._known.get(host) != self.topics:
             self._lags[host] = self._lags.get(host, self.lag_count) - 1
             if self._lags[host] < 0:

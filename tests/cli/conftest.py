@@ -30,7 +30,7 @@ def broker() -> Iterator[FakeKafka]:
 
 @pytest.fixture
 def topic(broker: FakeKafka) -> str:
-    """A new topic of two partitions."""
+    """Provide a new topic of two partitions."""
     name = f"topic-{uuid.uuid4().hex}"
     with broker.control() as cluster:
         cluster.create_topic(name, 2)

@@ -27,7 +27,7 @@ NO_ROOM = Path("/dev/full")
 
 @contextmanager
 def broker(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The process, and where it listens by now; killed unless it has ended."""
+    """Start `pykclient broker`; yield the process and its address, and kill it in the end."""
     command = [sys.executable, "-m", "pykclient", "broker", "--port", "0", *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -33,7 +33,7 @@ SECOND = build(
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """The segment of two batches that begins at offset 7 of ``flights-3``."""
+    """Provide the segment of two batches that begins at offset 7 of ``flights-3``."""
     folder = tmp_path / "flights-3"
     folder.mkdir()
     path = folder / NAME

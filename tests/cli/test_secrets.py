@@ -28,7 +28,7 @@ FOR_FILE = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.usernam
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[FakeKafka]:
-    """A broker that lets alice in by her password."""
+    """Provide a broker that lets alice in by her password."""
     security = ClusterSecurity(
         listeners=("SASL_PLAINTEXT",), mechanisms=("PLAIN",), users={"alice": CANARY}
     )
@@ -45,7 +45,7 @@ def run(
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A properties file in a folder that everybody may enter."""
+    """Provide a properties file in a folder that everybody may enter."""
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == os.getuid() and folder != folder.parent:
             folder.chmod(folder.stat().st_mode | 0o011)

@@ -25,7 +25,7 @@ TIMEOUT_S = 20.0
 
 @pytest.fixture
 def filled(run: Commands, topic: str) -> str:
-    """A topic of two records, which a group has begun to read."""
+    """Provide a topic of two records, which a group has begun to read."""
     run.printed("produce", "-t", topic, "-p0", given=b"one\ntwo\n")
     reset = ["groups", "reset", f"of {topic}", "--topic", topic, "--to-earliest", "--execute"]
     run.printed(*reset, "--create")

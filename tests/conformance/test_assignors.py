@@ -84,7 +84,7 @@ def java() -> Iterator[AssignorMirror]:
 
 @st.composite
 def groups(draw: st.DrawFn) -> Group:
-    """A group: topics, members with racks and instance ids, and what they had before."""
+    """Return a group: topics, members with racks and instance ids, and what they had before."""
     has_racks = draw(st.booleans())
     racks = st.frozensets(st.sampled_from(RACKS), min_size=1, max_size=2)
     replicas = racks.map(_replicas) if has_racks else st.just(PartitionReplicas(None, ()))
@@ -129,7 +129,7 @@ def _replicas(racks: frozenset[str]) -> PartitionReplicas:
 
 
 def with_user_data(assignor_type: type[StickyAssignor], members: Members) -> Members:
-    """The members with the user data that the assignor has them send."""
+    """Return the members with the user data that the assignor has them send."""
     with_data = {}
     for member_id, member in members.items():
         assignor = assignor_type()

@@ -204,7 +204,7 @@ def plain(value: object) -> object:
 
 
 def groups() -> dict[str, list[Schema]]:
-    """Module name -> schemas: each API's pair, and each data schema by itself."""
+    """Return the schemas by module name: each API's pair, and each data schema by itself."""
     schemas = {name: schema for name, schema in all_schemas().items() if name not in generated()}
     pairs = {
         schema.api: [schemas[f"{schema.api}Response"], schema]

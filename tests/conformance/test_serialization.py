@@ -39,7 +39,7 @@ def java() -> Iterator[JavaMirror]:
 
 
 def written(value: object) -> str:
-    """A value as the Java program reads and writes it."""
+    """Return a value as the Java program reads and writes it."""
     if isinstance(value, str):
         return f"={value.encode('utf-16-be').hex()}"
     if isinstance(value, bytes):

@@ -144,7 +144,7 @@ class Member(ConsumerGroup):
         """True if it is still a member (KIP-848) and has a newer epoch."""
 
     def member(self) -> GroupMetadata:
-        """The member that commits."""
+        """Return the member that commits."""
         if self.commit_error is not None:
             raise self.commit_error
         return self.metadata

@@ -49,7 +49,7 @@ def leave_at(records: ConsumerRecords, count: int) -> list[int]:
 
 @pytest.fixture
 def member(port: ServingPort) -> Iterator[Consumer]:
-    """A consumer in a group, which reads both partitions from the start."""
+    """Provide a consumer in a group, which reads both partitions from the start."""
     with consumer_over(port, A, B, group_id="g", enable_auto_commit=False) as consumer:
         consumer.seek(A, 0)
         consumer.seek(B, 0)

@@ -42,7 +42,7 @@ LOOPS = pytest.mark.parametrize("over", [over_a_batch, over_the_consumer])
 
 @pytest.fixture
 def member(port: ServingPort) -> Iterator[Consumer]:
-    """A consumer in a group, which reads both partitions from the start."""
+    """Provide a consumer in a group, which reads both partitions from the start."""
     settings = {"group_id": "g", "enable_auto_commit": False, "consumer_timeout_ms": 250}
     with consumer_over(port, A, B, **settings) as consumer:
         consumer.seek(A, 0)

@@ -242,7 +242,7 @@ GROUP_SHAPES: Final = (
 
 
 def _subscription(topics: TopicNumbers) -> bytes:
-    """A member's subscription to topics, and its partitions of them."""
+    """Return a member's subscription to topics, and its partitions of them."""
     found = ConsumerProtocolSubscription(
         topics=list(dict.fromkeys(name for name, _ in topics)),
         owned_partitions=[
@@ -256,7 +256,7 @@ def _subscription(topics: TopicNumbers) -> bytes:
 
 
 def _assignment(topics: TopicNumbers) -> bytes:
-    """A member's partitions."""
+    """Return a member's partitions."""
     found = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(name, list(numbers))

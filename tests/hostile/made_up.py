@@ -124,7 +124,7 @@ def short_records(chance: random.Random, codec: Codec) -> Part:
 
 
 def headers(chance: random.Random, codec: Codec) -> Part:
-    """Records with many headers; they decompress to much."""
+    """Build records with so many headers that they decompress to a lot."""
     count = 2_000 if codec is Codec.NONE else 300
     return Part(build([(1, None, None, (("", b""),) * count)], codec))
 
@@ -172,7 +172,7 @@ def marker(chance: random.Random, codec: Codec) -> Part:
 
 
 def emptied(chance: random.Random, codec: Codec) -> Part:
-    """A batch whose records compaction has removed."""
+    """Return a batch whose records compaction has removed."""
     return Part(header_changed(resealed(build([(1, None, b"", ())])[:61]), COUNT_AT, 0, 4))
 
 

@@ -207,7 +207,7 @@ def below_tls(data: bytes) -> Callable[[ssl.SSLSocket], object]:
 
 
 def broker(*versions: tuple[ApiKey, int], **instead: Any) -> Callable[[], Behaviour]:
-    """A broker; a keyword is an API's name, its value a response, or what makes one."""
+    """Make a broker; each keyword is an API with its response, or a function that makes one."""
     responders = {
         ApiKey[name.upper()]: value if callable(value) else partial(_constant, value)
         for name, value in instead.items()
@@ -242,7 +242,7 @@ def _constant(value: Reply, _: Received) -> Reply:
 
 
 def body(data: bytes | Callable[[], bytes]) -> Prepared:
-    """A response of these bytes behind the header that is due."""
+    """Return a response of these bytes behind the header that is due."""
     return Prepared(_made(data), lambda received, made: received.frame(made))
 
 
@@ -255,7 +255,7 @@ def hang_up(_: Received) -> Reply:
 
 
 def changed(make: Callable[[Received], Any], **fields: Any) -> Callable[[Received], Any]:
-    """A good response with some fields changed."""
+    """Return a good response with some fields changed."""
 
     def respond(received: Received) -> Any:
         response = make(received)
@@ -360,7 +360,7 @@ def challenge(data: bytes = b"", **fields: Any) -> SaslAuthenticateResponse:
 def scram_first(
     iterations: object = 4_096, nonce: str = "server", salt: bytes = b"salt"
 ) -> Callable[[Received], Reply]:
-    """The server's first message of SCRAM; to all that follow the same."""
+    """Return the server's first message of SCRAM; to all that follow the same."""
 
     def respond(received: Received) -> Reply:
         first = cast("SaslAuthenticateRequest", received.request).auth_bytes.decode()
@@ -385,7 +385,7 @@ HEADER_BYTES: Final = 61
 
 
 def fetched(records: bytes | Callable[[], bytes], **fields: Any) -> Prepared:
-    """A Fetch response with these records."""
+    """Return a Fetch response with these records."""
 
     def respond(_: Received, made: bytes) -> FetchResponse:
         data = PartitionData(
@@ -407,7 +407,7 @@ def batch(count: int = 2) -> bytes:
 
 
 def around(records: bytes, count: int = 2, codec: Codec = Codec.NONE) -> bytes:
-    """A batch with any bytes for its records, and the right length and checksum."""
+    """Return a batch with any bytes for its records, and the right length and checksum."""
     data = bytearray(batch(1)[:HEADER_BYTES])
     data[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] = INT16(codec)
     data[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4] = INT32(count - 1)
@@ -421,7 +421,7 @@ def record(content: bytes, size: int | None = None) -> bytes:
 
 @cache
 def headers(count: int) -> bytes:
-    """A record with so many headers, each of a name and a value, in zstd."""
+    """Return a record with so many headers, each of a name and a value, in zstd."""
     each = many(count, lambda i: b"\x0a%05x" % i + b"\x02v")
     content = b"\0\0\0\x01\x01" + zigzag(count) + each
     return bytes(cramjam.zstd.compress(record(content), 3))
@@ -444,7 +444,7 @@ def zstd_bomb(mebibytes: int = 512) -> bytes:
 
 @cache
 def lz4_bomb(mebibytes: int = 512) -> bytes:
-    """A frame of blocks of 4 MiB, each a short literal and a match that goes on."""
+    """Return a frame of blocks of 4 MiB, each a short literal and a match that goes on."""
     block = bytes(cramjam.lz4.compress_block(bytes(4 << 20), store_size=False))
     header = b"\x04\x22\x4d\x18\x60\x70\x73"
     return header + (len(block).to_bytes(4, "little") + block) * (mebibytes // 4) + bytes(4)
@@ -470,7 +470,7 @@ def nested() -> bytes:
 
 
 def message(value: bytes, attributes: int = 0, offset: int = 0) -> bytes:
-    """A message of the old format, magic 1."""
+    """Return a message of the old format, magic 1."""
     content = b"\x01" + bytes([attributes]) + INT64(1) + INT32(-1) + INT32(len(value)) + value
     checked = zlib.crc32(content).to_bytes(4) + content
     return INT64(offset) + INT32(len(checked)) + checked
@@ -486,7 +486,7 @@ def wrapped(depth: int) -> bytes:
 
 @cache
 def aborted(count: int) -> bytes:
-    """A Fetch response of version 12 with so many aborted transactions."""
+    """Return a Fetch response of version 12 with so many aborted transactions."""
     each = many(count, lambda i: INT64(i) + INT64(0) + b"\0")
     found = INT32(0) + INT16(0) + INT64(9) * 2 + INT64(0) + varint(count + 1) + each
     found += INT32(-1) + varint(1) + b"\0"
@@ -499,20 +499,20 @@ def aborted(count: int) -> bytes:
 
 @cache
 def members(count: int) -> bytes:
-    """A JoinGroup response of version 7 with so many members."""
+    """Return a JoinGroup response of version 7 with so many members."""
     each = many(count, lambda i: b"\x08%07x" % i + b"\0" + varint(1) + b"\0")
     head = INT32(0) + INT16(0) + INT32(1) + compact("consumer") + compact("range")
     return head + compact("m") + compact("m") + varint(count + 1) + each + b"\0"
 
 
 def cluster_named(size_bytes: int) -> bytes:
-    """A Metadata response of version 9 with a cluster id of so many bytes, and nothing else."""
+    """Encode a Metadata response of version 9 with only a cluster id of so many bytes."""
     name = varint(size_bytes + 1) + b"c" * size_bytes
     return INT32(0) + varint(1) + name + INT32(-1) + varint(1) + INT32(0) + b"\0"
 
 
 def member_named(size_bytes: int) -> bytes:
-    """A JoinGroup response of version 7 with a member id of so many bytes."""
+    """Return a JoinGroup response of version 7 with a member id of so many bytes."""
     head = INT32(0) + INT16(0) + INT32(1) + compact("consumer") + compact("range")
     return head + compact("m") + varint(size_bytes + 1) + b"m" * size_bytes + varint(1) + b"\0"
 
@@ -522,7 +522,7 @@ def assigned(data: bytes) -> Callable[[Received], Any]:
 
 
 def assignment(topic: str, *numbers: int, count: int | None = None) -> bytes:
-    """The consumer protocol's assignment; `count` is what it says of its partitions."""
+    """Encode an assignment of the consumer protocol that claims `count` partitions."""
     said = len(numbers) if count is None else count
     name = topic.encode()
     head = INT16(0) + INT32(1) + INT16(len(name)) + name + INT32(said)
@@ -560,7 +560,7 @@ def bad_records() -> ProduceResponse:
 def kip848(
     topic_count: int = 1, partitions: list[int] | None = None, **fields: Any
 ) -> Callable[[], Behaviour]:
-    """A group of the consumer protocol; the keywords change its heartbeats."""
+    """Return a group of the consumer protocol; the keywords change its heartbeats."""
     listed = [
         ResponseTopicPartitions(TOPIC_ID if i == 0 else i.to_bytes(16), partitions or [0])
         for i in range(topic_count)

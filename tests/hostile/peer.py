@@ -136,7 +136,7 @@ class Received(NamedTuple):
     port: int
 
     def frame(self, body: bytes, correlation_id: int | None = None) -> bytes:
-        """A response's frame around a body of any bytes."""
+        """Return a response's frame around a body of any bytes."""
         number = self.header.correlation_id if correlation_id is None else correlation_id
         kind = request_type(self.header.api_key)
         is_flexible = kind.flexible_from is not None and (
@@ -267,7 +267,7 @@ def written(base_offset: int = 0, error_code: int = 0) -> ProduceResponse:
 def assigned_by_kip848(
     topic_partitions: list[ResponseTopicPartitions] | None = None, **fields: Any
 ) -> ConsumerGroupHeartbeatResponse:
-    """A heartbeat's response, with the one partition; the keywords change it."""
+    """Return a heartbeat's response, with the one partition; the keywords change it."""
     if topic_partitions is None:
         topic_partitions = [ResponseTopicPartitions(TOPIC_ID, [0])]
     return ConsumerGroupHeartbeatResponse(

@@ -66,7 +66,7 @@ def three_kafka_brokers(kafka_cluster_factory: KafkaClusterFactory) -> KafkaClus
 
 @pytest.fixture
 def three_brokers(three_kafka_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
-    """The same three brokers, for a test that breaks them: all are repaired afterwards."""
+    """Provide the three brokers for a test that breaks them; all are repaired afterwards."""
     yield three_kafka_brokers
     repair(three_kafka_brokers)
 
@@ -133,13 +133,13 @@ def two_phase_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluste
 
 @pytest.fixture(scope="session")
 def one_phase_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
-    """The same broker with two-phase commits disabled."""
+    """Provide the same broker with two-phase commits disabled."""
     return kafka_cluster_factory(config=UNSTABLE)
 
 
 @pytest.fixture(scope="session")
 def token_signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
-    """A signer of tokens for the secured clusters."""
+    """Provide a signer of tokens for the secured clusters."""
     return Signer(tmp_path_factory.mktemp("keys") / "jwks.json")
 
 
@@ -172,25 +172,25 @@ def between_secured_kafka_cluster(
 
 @pytest.fixture(params=NEWEST_AND_OLDEST)
 def each_secured_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
-    """The shared secured cluster of each tested version in turn."""
+    """Provide the shared secured cluster of each tested version in turn."""
     return shared_cluster(request, "secured_kafka_cluster")
 
 
 @pytest.fixture(params=NEWEST_FIRST)
 def any_secured_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
-    """The newest secured cluster, for tests of no particular version; in soak, the others."""
+    """Provide the newest secured cluster, for tests of any version; in soak, the others too."""
     return shared_cluster(request, "secured_kafka_cluster")
 
 
 @pytest.fixture(params=NEWEST_AND_OLDEST)
 def each_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
-    """The shared cluster of each tested version in turn."""
+    """Provide the shared cluster of each tested version in turn."""
     return shared_cluster(request)
 
 
 @pytest.fixture(params=NEWEST_FIRST)
 def any_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
-    """The newest shared cluster, for tests of no particular version; in soak, the others."""
+    """Provide the newest shared cluster, for tests of any version; in soak, the others too."""
     return shared_cluster(request)
 
 
@@ -203,7 +203,7 @@ def fake() -> Iterator[FakeKafka]:
 
 @pytest.fixture
 def port() -> Iterator[SelectorPort]:
-    """A port, shut down after the test."""
+    """Provide a port, shut down after the test."""
     port = SelectorPort()
     yield port
     port.shutdown()
@@ -211,7 +211,7 @@ def port() -> Iterator[SelectorPort]:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A server socket that accepts connections and sends nothing."""
+    """Provide a server socket that accepts connections and sends nothing."""
     with socket.create_server((HOST, 0)) as listener:
         listener.settimeout(PATIENCE_S)
         yield listener

@@ -118,7 +118,7 @@ class GroupMember(ABC):
 
 
 class OurMember(GroupMember):
-    """This project's consumer."""
+    """A member that is this project's consumer."""
 
     settings: ClassVar[Mapping[str, object]] = {}
     timing: ClassVar[Mapping[str, object]] = {
@@ -141,7 +141,7 @@ class OurMember(GroupMember):
 
 
 class OurCooperativeMember(OurMember):
-    """This project's consumer in a cooperative group."""
+    """A member that is this project's consumer, in a cooperative group."""
 
     settings: ClassVar[Mapping[str, object]] = {
         "partition_assignment_strategy": "cooperative-sticky"
@@ -149,20 +149,20 @@ class OurCooperativeMember(OurMember):
 
 
 class OurKip848Member(OurMember):
-    """This project's consumer with KIP-848; the broker sets its heartbeat interval."""
+    """A member that is this project's consumer with KIP-848; the broker sets its heartbeats."""
 
     settings: ClassVar[Mapping[str, object]] = {"group_protocol": "consumer"}
     timing: ClassVar[Mapping[str, object]] = {}
 
 
 class OurAutoMember(OurMember):
-    """This project's consumer with the protocol that the coordinator supports."""
+    """A member that is this project's consumer, with the protocol the coordinator supports."""
 
     settings: ClassVar[Mapping[str, object]] = {"group_protocol": "auto"}
 
 
 class OurEagerMember(OurMember):
-    """This project's consumer with the default assignors of librdkafka and aiokafka."""
+    """A member that is this project's consumer, with librdkafka's and aiokafka's assignors."""
 
     settings: ClassVar[Mapping[str, object]] = {
         "partition_assignment_strategy": ["range", "roundrobin"]

@@ -194,7 +194,7 @@ def java_write_lines(version: str, servers: str, topic: str, lines: Iterable[byt
 
 
 def java_groups(version: str, servers: str, *arguments: str) -> list[list[str]]:
-    """The words of each line that the tool for consumer groups of a Kafka version prints."""
+    """Return the words of each line that the tool for consumer groups of a Kafka version prints."""
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     # It would give up after 5 s, which a busy machine may take to start it.
     timeout_ms = str(int(TOOL_TIMEOUT_S * 1000))
@@ -220,7 +220,7 @@ def java_partitions(version: str, keys: Sequence[bytes], partition_count: int) -
 def dump_log(
     cluster: KafkaCluster, topic: str, partition: int = 0, *, broker: int = 1
 ) -> list[dict[str, str]]:
-    """The batches in a broker's files, each as the fields that ``DumpLogSegments`` names.
+    """Return the batches in a broker's files, each as the fields that ``DumpLogSegments`` names.
 
     Among them ``baseOffset, lastOffset, count, producerId, producerEpoch, baseSequence, magic,
     compresscodec, crc, isvalid``.
@@ -366,7 +366,7 @@ def _java_record(java: Any, topic: str, record: Record) -> Any:
 
 @cache
 def _gateway(version: str) -> JavaGateway:
-    """A JVM with the classes of a Kafka version, seen through py4j; it ends with us."""
+    """Start a JVM with the classes of a Kafka version, seen through py4j; it ends with us."""
     java = find_java()
     *options, classpath = kafka_jars(version).java_options(java)
     # Kafka's jars first, as in their archive; the last class path that is given counts.

@@ -90,7 +90,7 @@ class LoopbackServer:
 
 
 def unused_address() -> str:
-    """An address of the loopback interface at which no server listens."""
+    """Return an address of the loopback interface at which no server listens."""
     with socket.create_server((HOST, 0)) as listener:
         return f"{HOST}:{listener.getsockname()[1]}"
 

@@ -53,7 +53,7 @@ class Line:
         self._socket.close()
 
     def send(self, request: Request, kind: type[M], version: int) -> M | None:
-        """The response; None when the connection was closed."""
+        """Return the response; None when the connection was closed."""
         frame = self._exchange(bytes(encode_request(request, version, 0, "test")))
         return None if frame is None else decode_response(kind, version, frame)
 
@@ -66,7 +66,7 @@ class Line:
         return CLOSED if response is None else response.error_code
 
     def handshake(self, mechanism: str, version: int = 1) -> object:
-        """The error, and which mechanisms there are."""
+        """Return the error, and which mechanisms there are."""
         request = SaslHandshakeRequest(mechanism=mechanism)
         response = self.send(request, SaslHandshakeResponse, version)
         return CLOSED if response is None else (response.error_code, sorted(response.mechanisms))
@@ -124,7 +124,7 @@ def result(response: SaslAuthenticateResponse | None) -> object:
 
 
 def bearer(claims: Mapping[str, object], *, algorithm: str = "none") -> bytes:
-    """The first message of OAUTHBEARER, with a token that has no signature."""
+    """Return the first message of OAUTHBEARER, with a token that has no signature."""
     parts = ({"alg": algorithm}, claims)
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()) for part in parts]
     token = b".".join(part.rstrip(b"=") for part in encoded) + b"."

@@ -51,7 +51,7 @@ QUICK: dict[str, PropertyValue] = {
 
 @pytest.fixture(scope="module")
 def quick_cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    """A broker whose sessions are short."""
+    """Provide a broker whose sessions are short."""
     with kafka_cluster_factory(config=QUICK) as cluster:
         yield cluster
 
@@ -103,7 +103,7 @@ class Work:
 
 
 def protocols(consumer: Consumer) -> list[str]:
-    """The protocols of its rebalances, without repetitions."""
+    """Return the protocols of its rebalances, without repetitions."""
     return list(dict.fromkeys(each.protocol for each in consumer.group_history() if each.protocol))
 
 

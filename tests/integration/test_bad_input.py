@@ -95,7 +95,7 @@ def test_a_secret_is_not_shown_by_its_refusal(client: type[Producer | Consumer |
 
 @pytest.fixture(scope="module")
 def strict_kafka(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    """A cluster that creates no topic because of a request for it."""
+    """Provide a cluster that creates no topic because of a request for it."""
     with kafka_cluster_factory(config={"auto.create.topics.enable": False}) as cluster:
         yield cluster
 
@@ -245,5 +245,5 @@ def test_a_closed_client_raises_at_once(kafka_cluster: KafkaCluster, topic: str)
 
 
 def _is_about_the_topic(error: BaseException) -> bool:
-    """The broker's own message, or the time-out of waiting for the topic."""
+    """Return the broker's own message, or the time-out of waiting for the topic."""
     return isinstance(error, UnknownTopicOrPartitionError | KafkaTimeoutError)

@@ -44,17 +44,17 @@ def fake() -> Iterator[FakeKafka]:
 
 
 def first(iterations: object, nonce: str = "{nonce}more") -> Reply:
-    """A first message of the server; `{nonce}` is the client's."""
+    """Build a first message of the server; `{nonce}` stands for the client's."""
     return lambda clients: f"r={nonce},s={SALT},i={iterations}".format(nonce=clients).encode()
 
 
 def final(message: bytes) -> Reply:
-    """A last message of the server, behind a good first one."""
+    """Return a last message of the server, behind a good first one."""
     return lambda clients: message if not clients else first(4096)(clients)
 
 
 def nonce_of(request: Request) -> str:
-    """The client's nonce in its first message; empty for the next one."""
+    """Return the client's nonce in its first message; empty for the next one."""
     assert isinstance(request, SaslAuthenticateRequest)
     text = request.auth_bytes.decode()
     return text.rpartition(",r=")[2] if text.startswith("n,,") else ""

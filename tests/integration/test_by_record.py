@@ -126,7 +126,7 @@ OWN_OFFSETS: dict[str, object] = {"enable_auto_commit": True, "enable_auto_offse
 
 
 def place_of_one_partition(fake_kafka: FakeKafka, count: int) -> TopicPartition:
-    """A topic with one partition and as many records, a batch each."""
+    """Return a topic with one partition and as many records, a batch each."""
     name = f"one-{uuid.uuid4().hex[:8]}"
     with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name, 1, 1)])

@@ -271,8 +271,10 @@ def open_descriptors() -> int:
 
 
 def await_descriptors(count: int) -> None:
-    """Wait until no more than so many are open: the brokers are in this process, and close their
-    ends of connections when they have read the client's.
+    """Wait until at most `count` descriptors are open.
+
+    The brokers are in this process. They close their ends of connections once the client's are
+    closed.
     """
     deadline = time.monotonic() + LONG_S
     while open_descriptors() > count:

@@ -55,7 +55,7 @@ def blocks() -> Iterator[Any]:
 
 
 def secured_like(config: AdminConfig, service: str) -> FakeKafka:
-    """A broker that demands what the settings offer, as the service it is."""
+    """Return a broker that demands what the settings offer, as the service it is."""
     security = ClusterSecurity(listeners=("MTLS",))
     if config.oidc is not None or config.has_gcp_tokens:
         security = ClusterSecurity(
@@ -81,7 +81,7 @@ def secured_like(config: AdminConfig, service: str) -> FakeKafka:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the files in the settings, which name no folder; with AWS credentials."""
+    """Provide the folder of files that settings name without a folder, with AWS credentials."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -147,7 +147,7 @@ def test_the_settings_of_a_service_work(
 
 @contextmanager
 def issuer(config: AdminConfig, fake: FakeKafka, folder: Path) -> Iterator[IdentityServer | None]:
-    """The identity server that the settings name, where they name one."""
+    """Provide the identity server that the settings name, where they name one."""
     oidc = config.oidc
     if oidc is None and not config.has_gcp_tokens:
         yield None

@@ -51,7 +51,7 @@ def write(servers: str, topic: str, partition_count: int, count: int = COUNT) ->
 
 
 def reader(servers: str, *partitions: TopicPartition, **settings: object) -> Consumer:
-    """A consumer of group ``g`` that reads these partitions."""
+    """Return a consumer of group ``g`` that reads these partitions."""
     given = {"group_id": "g", "auto_offset_reset": "earliest", **settings}
     consumer = Consumer(given, bootstrap_servers=servers)
     consumer.assign(partitions)
@@ -315,7 +315,7 @@ def test_close_ends_in_time_when_the_last_commit_gets_no_response(
 
 @pytest.fixture
 def topic(kafka_cluster: KafkaCluster) -> str:
-    """A topic of two partitions with records."""
+    """Provide a topic of two partitions with records."""
     name = confluent_create_topic(kafka_cluster, "commits", partition_count=2)
     write(kafka_cluster.bootstrap_servers, name, 2)
     return name

@@ -59,13 +59,13 @@ PROGRAMS = {
 
 
 def blocks(heading: str) -> list[str]:
-    """The Python blocks under a heading."""
+    """Return the Python blocks under a heading."""
     section = GUIDE.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
 
 
 def program(heading: str, group: str, servers: str, topic: str) -> str:
-    """A program as it stands but for the cluster, the topic and the name of the member."""
+    """Return a program as it stands but for the cluster, the topic and the name of the member."""
     (block,) = [each for each in blocks(heading) if f'group_id="{group}"' in each]
     names = f'group_id="{group}-{topic}", group_instance_id="one"'
     return (
@@ -122,7 +122,7 @@ def servers(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def topic(servers: str) -> str:
-    """A topic of two partitions with numbered records."""
+    """Provide a topic of two partitions with numbered records."""
     name = f"orders-{uuid.uuid4().hex[:8]}"
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])

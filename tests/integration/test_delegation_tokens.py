@@ -60,7 +60,7 @@ def test_a_delegation_token_authenticates(
         token = found[1], found[2]
 
         def is_known() -> bool:
-            """A broker learns of a token behind the controller."""
+            """Tell whether the token works: a broker may learn of it after the controller."""
             try:
                 with Admin({**servers, **login(*token, "tokenauth=true")}) as admin:
                     return admin.list_topics() == {}

@@ -118,7 +118,7 @@ class Writer(TransactionalClient):
         self._time_ms += 10 * SEGMENT_MS
 
     def idempotent(self) -> Producer:
-        """A producer without a transactional id."""
+        """Return a producer without a transactional id."""
         response = self._exchange.send(InitProducerIdRequest(None), InitProducerIdResponse)
         return self._producer(response.producer_id, response.producer_epoch)
 
@@ -240,7 +240,7 @@ class Writer(TransactionalClient):
             yield from batches
 
     def aborted(self) -> list[int]:
-        """The first offsets of aborted transactions that a reader from the start receives."""
+        """Return the first offsets of aborted transactions that a reader from the start gets."""
         found = self._fetch(0, READ_COMMITTED)
         return sorted(each.first_offset for each in found.aborted_transactions or ())
 
@@ -274,12 +274,12 @@ class Writer(TransactionalClient):
 
 
 def _offset_of(value: bytes) -> int:
-    """The offset that a record of a group has."""
+    """Return the offset that a record of a group has."""
     return OffsetCommitValue.read(Reader(value[2:]), int.from_bytes(value[:2], "big")).offset
 
 
 def _own_record(topic: str, key: bytes, value: bytes) -> tuple[str, int, int]:
-    """The topic, the versions of the key and the value together, and what counts up."""
+    """Return the topic, the versions of the key and the value together, and what counts up."""
     version = int.from_bytes(value[:2], "big")
     versions = int.from_bytes(key[:2], "big") * 10 + version
     if topic == OWN_TOPICS[0]:

@@ -46,7 +46,7 @@ class EpochClient(TransactionalClient):
     """Begins in the last epochs of a producer id."""
 
     def begin_late(self, epoch: int = LAST_EPOCH) -> Identity:
-        """A producer in this epoch."""
+        """Return a producer in this epoch."""
         first = self.begin()
         assert first == (0, 0)
         request = InitProducerIdRequest(self.name, 60_000, -1, -1)
@@ -80,7 +80,7 @@ def starts_after_an_error(client: EpochClient) -> Iterator[object]:
 
 
 def an_end_of_kip_98(client: EpochClient) -> Iterator[object]:
-    """It needs no other epoch."""
+    """End transactions as before KIP-890: the epoch stays the same."""
     last = client.begin_late()
     yield client.add(last, 0)
     yield client.produce(last, 0, b"a")

@@ -84,7 +84,7 @@ class IdleClient(TransactionalClient):
         wait_until(condition, what, timeout_s=timeout_s)
 
     def idempotent(self) -> Producer:
-        """A producer without a transactional id."""
+        """Return a producer without a transactional id."""
         response = self._exchange.send(InitProducerIdRequest(None), InitProducerIdResponse)
         return self._producer(response.producer_id, response.producer_epoch)
 
@@ -202,7 +202,7 @@ def wait_for_another(client: IdleClient, retention_ms: int = 1) -> None:
 
 
 def offsets_of_a_group_without_members(client: IdleClient) -> Iterator[object]:
-    """A minute: from the commit on where there never was a member."""
+    """Commit in a group that never has a member: its offset expires a minute later."""
     yield client.commit(5)
     yield client.offsets()
     client.wait_for(

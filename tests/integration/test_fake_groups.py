@@ -259,7 +259,7 @@ def test_clients_of_different_makers_share_a_group(fake: FakeKafka) -> None:
 def described_by_java(
     fake: FakeKafka, *options: str, version: str = KAFKA_VERSIONS[0]
 ) -> list[dict[str, str]]:
-    """The rows that the tool's table has of group ``g``."""
+    """Return the rows that the tool's table has of group ``g``."""
     lines = java_tools.java_groups(
         version, fake.bootstrap_servers, "--describe", "--group", "g", *options
     )

@@ -166,7 +166,7 @@ class GroupUser:
     def join(
         self, member_id: str, topics: Iterable[str] | None = None, **more: object
     ) -> HeartbeatResult:
-        """A first heartbeat."""
+        """Return a first heartbeat."""
         settings: dict[str, object] = {"rebalance_timeout_ms": 60_000, "owned": {}, **more}
         return self.beat(member_id, 0, topics=topics, **settings)  # type: ignore[arg-type]
 
@@ -398,7 +398,7 @@ def an_expression_and_names(user: GroupUser) -> Iterator[object]:
 
 
 def after_epoch(user: GroupUser, member_id: str, epoch: int) -> HeartbeatResult:
-    """The first response in a later epoch: expressions are resolved beside the heartbeats."""
+    """Heartbeat until the epoch has moved: brokers resolve patterns beside the heartbeats."""
     results: list[HeartbeatResult] = []
 
     def is_later() -> bool:

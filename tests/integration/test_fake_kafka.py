@@ -77,7 +77,7 @@ def wait_until_served(address: tuple[str, int]) -> None:
 
 
 def cluster_at(servers: str, version: str = KAFKA_VERSIONS[0]) -> KafkaCluster:
-    """The fake brokers as other clients' tools take a cluster."""
+    """Return the fake brokers as other clients' tools take a cluster."""
     return cast("KafkaCluster", SimpleNamespace(version=version, bootstrap_servers=servers))
 
 

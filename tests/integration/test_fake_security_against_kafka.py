@@ -221,7 +221,7 @@ def tokens_without_a_signature(cluster: Cluster) -> Iterator[object]:
 
 
 def clients_without_tls(cluster: Cluster) -> Iterator[object]:
-    """The first byte of an alert comes, and the end."""
+    """Yield the first byte of the alert, and the end of the connection."""
     for listener in ("SSL", "SASL_SSL", "MTLS"):
         servers = cluster.client_settings(listener)["bootstrap_servers"]
         host, _, port = servers.split(",")[0].rpartition(":")

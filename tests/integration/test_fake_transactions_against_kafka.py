@@ -482,7 +482,7 @@ class TransactionalClient:
         ]
 
     def features(self) -> list[tuple[object, ...]]:
-        """The feature of transactions in the broker's ApiVersions."""
+        """Return the feature of transactions in the broker's ApiVersions."""
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
         response = self._exchange.send(request, ApiVersionsResponse, 4)
         name = "transaction.version"

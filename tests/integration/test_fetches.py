@@ -1,5 +1,6 @@
-"""Fetches of real brokers and fake ones: what they name (KIP-227), in which order, and from which
-replica (KIP-392); and a replica that lost records is found out (KIP-320).
+"""Fetches of real and fake brokers: their contents (KIP-227), order and replica (KIP-392).
+
+A replica that lost records is detected (KIP-320).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ SERVICES = sorted(PROFILES)
 
 @pytest.fixture(params=SERVICES)
 def service(request: pytest.FixtureRequest) -> Iterator[FakeKafka]:
-    """A cluster that imitates each service."""
+    """Provide a cluster that imitates each service."""
     with FakeKafka(profile=request.param) as kafka:
         yield kafka
 

@@ -69,7 +69,7 @@ def _libraries() -> None:
 
 @pytest.fixture
 def admin(fake_kafka: FakeKafka) -> Iterator[Admin]:
-    """A topic whose every partition has ten records, a second apart."""
+    """Provide a topic whose every partition has ten records, a second apart."""
     with fake_kafka.control() as cluster:
         cluster.create_topic(TOPIC, PARTITION_COUNT)
     write(fake_kafka.bootstrap_servers, TOPIC)

@@ -48,7 +48,7 @@ TIMEOUT_S = 60.0
 
 @pytest.fixture(scope="module")
 def servers(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[str]:
-    """A broker whose KIP-848 groups heartbeat fast."""
+    """Provide a broker whose KIP-848 groups heartbeat fast."""
     import_libraries()
     config = {
         "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,

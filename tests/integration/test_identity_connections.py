@@ -47,7 +47,7 @@ def identity(tmp_path: Path, authority: CertificateAuthority) -> Iterator[Identi
 
 @pytest.fixture
 def local(tmp_path: Path, authority: CertificateAuthority) -> Iterator[IdentityServer]:
-    """A server reached by its own name, which may require a certificate."""
+    """Provide a server reached by its own name, which may require a certificate."""
     (tmp_path / "local").mkdir()
     with IdentityServer(tmp_path / "local", authority) as found:
         found.clients = {"client": CANARY}

@@ -63,7 +63,7 @@ def brokers_in_metadata(address: Address) -> set[int]:
 
 
 def kafka_processes(folder: Path) -> list[int]:
-    """The processes whose command line names the folder."""
+    """Return the processes whose command line names the folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

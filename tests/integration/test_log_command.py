@@ -82,7 +82,7 @@ EVERY_KIND = (
 def cluster(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> Iterator[KafkaCluster]:
-    """A broker of each version that compacts at once and indexes every 4 KiB, as by default."""
+    """Provide a broker of each version that compacts at once and indexes every 4 KiB."""
     config = {
         "log.cleaner.backoff.ms": 100,
         "log.cleaner.min.cleanable.ratio": 0.01,
@@ -94,7 +94,7 @@ def cluster(
 
 
 def java_dump(version: str, path: Path, *arguments: str) -> list[str]:
-    """The lines that the tool of a Kafka version prints; it may complain of gaps, and no more."""
+    """Return the lines that a Kafka version's tool prints; it may complain of gaps only."""
     output, complaint = (each.decode() for each in dump_segments(version, path, options=arguments))
     # It requires the offsets of every segment to begin at 0.
     gap = re.compile(r"Non-consecutive offsets in .*|  -?\d+ is followed by \d+")
@@ -104,7 +104,7 @@ def java_dump(version: str, path: Path, *arguments: str) -> list[str]:
 
 
 def our_dump(path: Path, *arguments: str) -> list[str]:
-    """The lines that `pykclient log` prints; none of them may be a complaint."""
+    """Return the lines that `pykclient log` prints; none of them may be a complaint."""
     output, complaint = io.StringIO(), io.StringIO()
     # In this process: a new one for each of many searches would cost half a minute.
     with redirect_stdout(output), redirect_stderr(complaint):
@@ -125,7 +125,7 @@ def segments(cluster: KafkaCluster, topic: str) -> list[Path]:
 
 
 def copy_segments(cluster: KafkaCluster, topic: str, folder: Path) -> list[Path]:
-    """Copies of one state of the topic's segments: copied again when the broker replaced one."""
+    """Copy one state of the topic's segments; start over if the broker replaced one."""
     while True:
         folder.mkdir()
         before = segments(cluster, topic)
@@ -269,7 +269,7 @@ def await_compaction(cluster: KafkaCluster, topic: str, *, below: int) -> Counte
 
 
 def on_disk(cluster: KafkaCluster, topic: str) -> dict[str, int]:
-    """The sizes of the topic's segments."""
+    """Return the sizes of the topic's segments."""
     return {path.name: path.stat().st_size for path in segments(cluster, topic)}
 
 
@@ -290,7 +290,7 @@ def offsets_of(cluster: KafkaCluster, topic: str) -> Counter[int]:
 
 @pytest.fixture(scope="module")
 def segmented(cluster: KafkaCluster) -> str:
-    """A topic of several segments, in which the record at offset n has the n-th timestamp."""
+    """Provide a topic of several segments; the record at offset n has the n-th timestamp."""
     topic = create_topic(cluster, "dump-segments", {"segment.bytes": str(SEGMENT_BYTES)})
     choose = random.Random(SEED)
     records = [

@@ -107,7 +107,7 @@ def use_groups_and_transactions(cluster: KafkaCluster) -> None:
 
 
 def copies(cluster: KafkaCluster, topic: str, folder: Path) -> Iterator[Path]:
-    """Copies of the first segments of a topic's partitions that have records."""
+    """Yield copies of the first segments of a topic's partitions that have records."""
     for path in sorted(cluster.data_folder(1).glob(f"{topic}-*/*.log")):
         if path.stat().st_size:
             (folder / path.parent.name).mkdir(exist_ok=True)
@@ -135,7 +135,7 @@ def test_what_brokers_keep_in_internal_topics_is_shown_as_java_shows_it(
 
 
 def in_older_form(line: str) -> str:
-    """A line as the tool of 3.9 prints it; it has fields of transactions, and names of states."""
+    """Rewrite a line as the tool of 3.9 prints it, with its fields and names of states."""
     found = re.fullmatch(r"(.*) key: (\{.*\}) payload: (\{.*\})", line)
     if found is None:
         return line
@@ -157,7 +157,7 @@ def in_older_form(line: str) -> str:
 
 
 def sorted_partitions(lines: list[str]) -> list[str]:
-    """The lines with the partitions of each transaction in order, which Java has in none."""
+    """Return the lines with the partitions of each transaction in order, which Java has in none."""
 
     def in_order(found: re.Match[str]) -> str:
         return f"partitions=[{','.join(sorted(found[1].split(',')))}],txnLast"

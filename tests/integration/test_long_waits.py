@@ -36,7 +36,7 @@ def short_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def logged_waits(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The log's lines on waits."""
+    """Return the log's lines on waits."""
     messages = [record.getMessage() for record in caplog.records]
     return [message for message in messages if "still waiting for" in message]
 

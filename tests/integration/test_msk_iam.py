@@ -47,7 +47,7 @@ SIGNS = pytest.mark.promise(
 
 @pytest.fixture(autouse=True)
 def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An environment with credentials, and files of AWS that there are not."""
+    """Provide an environment with credentials, and files of AWS that there are not."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": KEY_ID,
         "AWS_SECRET_ACCESS_KEY": SECRET,

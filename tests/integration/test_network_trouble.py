@@ -1,5 +1,4 @@
-"""Failures that end no client: an address that can never serve, brokers that move, and what the
-system refuses, or the application's own logging raises.
+"""Failures that end no client, from unusable addresses to errors in the application's logging.
 
 The bootstrap list is "controller:9093,broker:9092". The controller's own errors are fatal for it
 matter.

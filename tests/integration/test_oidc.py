@@ -71,7 +71,7 @@ def server(
 
 @pytest.fixture
 def identity(server: IdentityServer) -> IdentityServer:
-    """The server of all tests, as new."""
+    """Provide the server of all tests, as new."""
     server.clients = {"client": CANARY}
     server.assertion_keys = {}
     server.requests = []
@@ -461,7 +461,7 @@ def test_a_wrong_secret_is_the_servers_own_reason(settings: dict[str, object]) -
 
 
 def assert_hidden(error: BaseException | None, secret: str) -> None:
-    """The secret is in no text of an error and its causes, and in no variable of their frames.
+    """Assert that neither the texts of an error and its causes nor their variables have it.
 
     Frames of the tests have it in their settings.
     """
@@ -586,7 +586,7 @@ def real(
     kafka_cluster_factory: KafkaClusterFactory,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[KafkaCluster, IdentityServer]]:
-    """A broker that verifies the signature of each token, and what issues them, by http."""
+    """Provide a broker that verifies the signature of each token, and what issues them, by http."""
     folder = tmp_path_factory.mktemp("identity")
     with IdentityServer(folder) as server:
         server.clients = {"carol": CANARY, "dave": CANARY}

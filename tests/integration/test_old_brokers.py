@@ -92,13 +92,13 @@ class OldBroker:
 
 
 def read_frame(stream: BinaryIO) -> bytes:
-    """The next frame with its size; empty at the end."""
+    """Return the next frame with its size; empty at the end."""
     size = stream.read(4)
     return size + stream.read(int.from_bytes(size))
 
 
 def aged(frame: bytes, header: RequestHeader, address: tuple[str, int]) -> bytes | bytearray:
-    """A response as the old broker at `address` would have sent it."""
+    """Return a response as the old broker at `address` would have sent it."""
     version = header.api_version
     if header.api_key == ApiKey.API_VERSIONS:
         versions = decode_response(ApiVersionsResponse, version, frame[4:])

@@ -75,7 +75,7 @@ def poll_without_end(consumer: Consumer) -> None:
 
 @pytest.fixture(params=[4, pytest.param(5, marks=pytest.mark.soak)])
 def address(request: pytest.FixtureRequest) -> Iterator[Address]:
-    """An address at which a cluster runs that has one record.
+    """Provide an address at which a cluster runs that has one record.
 
     With version 5 of ApiVersions brokers compare themselves with what is meant (KIP-1242); see
     test_misrouted.py for real ones. With version 4 the client compares the clusters.

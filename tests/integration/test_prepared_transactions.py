@@ -60,7 +60,7 @@ def topic(each_kafka_cluster: KafkaCluster) -> str:
 
 @pytest.fixture
 def make_producer(each_kafka_cluster: KafkaCluster, topic: str) -> Iterator[MakeProducer]:
-    """Makes producers whose transactional id is the topic's name, unless they are given one."""
+    """Make producers whose transactional id is the topic's name, unless they are given one."""
     made: list[Producer] = []
 
     def make(**settings: object) -> Producer:

@@ -64,7 +64,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def started(program: str, fake: FakeKafka) -> Iterator[subprocess.Popen[str]]:
-    """A program in a process of its own, which has printed that it is ready."""
+    """Provide a program in a process of its own, which has printed that it is ready."""
     with subprocess.Popen(
         [sys.executable, "-c", program, fake.bootstrap_servers],
         stdin=subprocess.PIPE,
@@ -149,7 +149,7 @@ def test_what_a_program_leaves_is_reported_with_its_number(fake: FakeKafka) -> N
 
 @pytest.fixture
 def stalled(fake: FakeKafka) -> Iterator[Producer]:
-    """A producer with its topic's metadata, whose cluster is gone."""
+    """Provide a producer with its topic's metadata, whose cluster is gone."""
     with fake.control() as cluster:
         cluster.create_topic("t", 2)
     producer = Producer(bootstrap_servers=fake.bootstrap_servers)
@@ -539,8 +539,9 @@ logging.getLogger("app").warning("the last line")
 def test_a_logging_handler_that_flushes_at_the_end_loses_no_lines(
     fake: FakeKafka, tmp_path: Path
 ) -> None:
-    """`logging` flushes its handlers after the hook of the producers has run, the last one first;
-    one that raises keeps those before it from being flushed.
+    """`logging` flushes its handlers after the hook of the producers has run, the last one first.
+
+    A handler that raises keeps those before it from being flushed.
     """
     done = run(LOGGING_TO_KAFKA, fake.bootstrap_servers, str(tmp_path / "lines"))
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,7 @@
-"""The fault proxy itself on the loopback interface, before an echo: what passes, what it does to
-connections, and that it ends. Every wait is for an event, and the time-outs are for broken proxies.
+"""The fault proxy itself on the loopback interface, before an echo server.
+
+The tests show what passes, what it does to connections, and that it ends. Every wait is for an
+event; the timeouts are for broken proxies.
 """
 
 from __future__ import annotations

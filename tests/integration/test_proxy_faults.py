@@ -73,7 +73,7 @@ FETCH_BYTES = 8_000
 def kafka(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> Iterator[KafkaCluster]:
-    """A broker of each version: they speak Produce and Fetch in different versions."""
+    """Provide a broker of each version: they speak Produce and Fetch in different versions."""
     config = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 200}
     with kafka_cluster_factory(version=request.param, config=config, proxied=True) as cluster:
         yield cluster
@@ -81,15 +81,16 @@ def kafka(
 
 @pytest.fixture
 def proxy(kafka: KafkaCluster) -> Iterator[FaultProxy]:
-    """The proxy before the one broker, in order again after the test."""
+    """Provide the proxy before the one broker, in order again after the test."""
     proxy = kafka.proxy(1)
     yield proxy
     proxy.heal()
 
 
 def produce_through(kafka: KafkaCluster, topic: str, proxy: FaultProxy, fault: str) -> list[int]:
-    """Send records ``<number>`` in turn to the partitions until enough faults struck; how many
-    each partition got.
+    """Send numbered records to the partitions in turn until enough faults struck.
+
+    Returns: the number of records in each partition.
     """
     counts = [0] * PARTITION_COUNT
     before = proxy.counts.get(fault, 0)
@@ -160,8 +161,9 @@ def test_acknowledged_is_kept_once_and_in_order(
 def test_a_lost_response_doubles_nothing_of_a_topic_recreated_before_it(
     kafka: KafkaCluster, proxy: FaultProxy
 ) -> None:
-    """The request names the topic (before Kafka 4.1): it is in the new log, and its response is
-    lost, before the producer learns that the topic has another id.
+    """The request names the topic (before Kafka 4.1) and reaches the new log.
+
+    Its response is lost before the producer learns that the topic has another id.
     """
     topic = confluent_create_topic(kafka, "recreated")
     with (
@@ -250,7 +252,7 @@ def test_a_cluster_without_proxies_has_none_to_give(
 
 
 def checked_value(number: int) -> bytes:
-    """A value that shows whether it is whole."""
+    """Return a value that shows whether it is whole."""
     text = b"%d %s" % (number, b"x" * 80)
     return b"%08x %s" % (zlib.crc32(text), text)
 
@@ -263,7 +265,7 @@ def number_in(value: object) -> int:
 
 @pytest.fixture(scope="module")
 def filled(kafka: KafkaCluster) -> str:
-    """A topic whose record at offset n has the checked value n."""
+    """Provide a topic whose record at offset n has the checked value n."""
     topic = confluent_create_topic(kafka, "filled")
     with Producer(bootstrap_servers=kafka.bootstrap_servers, batch_size=4_000) as producer:
         for number in range(CONSUMED_RECORDS):
@@ -273,7 +275,7 @@ def filled(kafka: KafkaCluster) -> str:
 
 
 def consumer_of(kafka: KafkaCluster, topic: str) -> Consumer:
-    """A consumer of many small fetches, so that many of them can be struck."""
+    """Return a consumer of many small fetches, so that many of them can be struck."""
     consumer = Consumer(
         bootstrap_servers=kafka.bootstrap_servers,
         auto_offset_reset="earliest",
@@ -337,8 +339,10 @@ def test_every_record_comes_once_and_in_order(
 def test_flipped_bits_give_no_corrupt_value_and_no_end(
     kafka: KafkaCluster, proxy: FaultProxy, filled: str
 ) -> None:
-    """A flip in an offset goes unseen: checksums do not cover it. So all that is required is that
-    each value is whole, that every poll returns, and that a healed network is made use of.
+    """Checksums do not cover the offset, so a flip there goes unnoticed.
+
+    The test therefore requires that each value is whole, that every poll returns, and that the
+    consumer reads on once the network is healed.
     """
     before = proxy.counts.get("Flip", 0)
     errors: list[KafkaError] = []

@@ -23,7 +23,7 @@ RUN_TIMEOUT_S = 120
 
 
 def example(heading: str) -> str:
-    """The Python block under a heading of the README."""
+    """Return the Python block under a heading of the README."""
     section = README.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     return str(block)
@@ -58,7 +58,7 @@ def printed_by(heading: str, kafka: KafkaCluster) -> str:
 
 @pytest.fixture(scope="module")
 def greeted_kafka(kafka_cluster: KafkaCluster) -> KafkaCluster:
-    """The broker after the README's first example."""
+    """Provide the broker after the README's first example."""
     printed = printed_by("Produce", kafka_cluster)
     assert re.fullmatch(r"greetings-[012] offset 0\n", printed)
     return kafka_cluster

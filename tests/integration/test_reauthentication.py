@@ -26,7 +26,7 @@ IN_FLIGHT_MAX = 2_000
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Number of connections opened, and number of reauthentications."""
+    """Count the connections opened and the reauthentications."""
     counts: Counter[str] = Counter()
     for name in ("open", "reauthenticate"):
         method = getattr(Connection, name)

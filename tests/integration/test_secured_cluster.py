@@ -75,7 +75,7 @@ def refusal(settings: dict[str, str]) -> str:
 
 
 def refusal_of(settings: Mapping[str, object]) -> str:
-    """The same, with librdkafka's settings."""
+    """Return the same settings as librdkafka names them."""
     errors: list[KafkaError] = []
     config: dict[str, Any] = {**settings, "error_cb": errors.append}
     admin = AdminClient({**config, "log_level": 0})
@@ -141,7 +141,7 @@ def end_offsets(settings: dict[str, str], topic: str) -> list[int]:
 
 
 def produce_error(settings: Mapping[str, object], topic: str) -> str | None:
-    """The name of the error with which a record fails, None for one that arrives."""
+    """Return the name of the error with which a record fails, None for one that arrives."""
     names: list[str | None] = []
     config: dict[str, Any] = {**settings, "log_level": 0}
     producer = Producer(config)
@@ -210,7 +210,7 @@ def test_sessions_have_a_lifetime_on_the_listener_that_is_set_up_so(
 
 
 def send_request(connection: socket.socket, request: Request, kind: type[M]) -> M:
-    """The response to a request, both of version 1, before others are allowed."""
+    """Send a request of version 1 before others are allowed, and return the response."""
     connection.sendall(encode_request(request, 1, 0, "test"))
     with connection.makefile("rb") as stream:
         size_bytes = int.from_bytes(stream.read(4), "big")
@@ -233,7 +233,7 @@ def test_what_the_cluster_has_not_is_refused(
 
 
 def with_token(settings: Mapping[str, object], token: str) -> dict[str, object]:
-    """The settings with a token that librdkafka need not fetch anew."""
+    """Return settings with a token that librdkafka need not fetch again."""
     return {**settings, "oauth_cb": lambda _: (token, time.time() + 60)}
 
 

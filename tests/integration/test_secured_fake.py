@@ -135,7 +135,7 @@ def aiokafka(settings: dict[str, str], topic: str) -> list[bytes | None]:
 
 
 def plain_names(settings: dict[str, str]) -> dict[str, Any]:
-    """The settings by the names that kafka-python and aiokafka share."""
+    """Return the settings by the names that kafka-python and aiokafka share."""
     found = confluent_settings(settings)
     names = {
         "bootstrap.servers": "bootstrap_servers",
@@ -248,12 +248,12 @@ def refuse_as_unauthenticated(cluster: FakeCluster) -> None:
 
 
 def act_and_end_the_session(cluster: FakeCluster) -> None:
-    """The records are written, and the client does not get to know."""
+    """Write the records and close the connection instead of sending the response."""
     cluster.faults.add(lose_response(closes=True), ApiKey.PRODUCE)
 
 
 def respond_with_mechanisms(cluster: FakeCluster) -> None:
-    """The response is one to SaslHandshake, as if the client were to begin."""
+    """Respond as to SaslHandshake, as if the client were about to authenticate."""
     response = SaslHandshakeResponse(error_code=34, mechanisms=["PLAIN"])
     cluster.faults.add(respond_with(response), ApiKey.PRODUCE)
 

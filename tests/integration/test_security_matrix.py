@@ -52,12 +52,12 @@ Settings = dict[str, Any]
 
 
 def with_expiry(token: str) -> str:
-    """A function for `oauth_cb`: the token, whose expiry the client reads in it."""
+    """Return a function for `oauth_cb`: the token, whose expiry the client reads in it."""
     return token
 
 
 def without_expiry(token: str) -> tuple[str, None]:
-    """The same, but the client does not know when it expires."""
+    """Return a token whose expiry the client does not know."""
     return token, None
 
 
@@ -106,11 +106,11 @@ class Place:
         self.stranger = CertificateAuthority(folder, "stranger")
 
     def of(self, listener: str, **credentials: str) -> Settings:
-        """The settings of a listener."""
+        """Return the settings of a listener."""
         return dict(self.cluster.client_settings(listener, **credentials))
 
     def at(self, listener: str, settings: Settings) -> Settings:
-        """The settings of another listener, with the addresses of this one."""
+        """Return the settings of another listener, with the addresses of this one."""
         servers = self.cluster.client_settings(listener)["bootstrap_servers"]
         return {**settings, "bootstrap_servers": servers}
 
@@ -137,7 +137,7 @@ class Place:
         return self.keystore(certificate.path)
 
     def foreign_key(self) -> Settings:
-        """A certificate, and the key of another one."""
+        """Return a certificate, and the key of another one."""
         own, other = (self.cluster.certificates.issue(name) for name in ("own", "other"))
         return {
             **without(self.of("MTLS"), "keystore"),
@@ -146,7 +146,7 @@ class Place:
         }
 
     def expired_token(self) -> str:
-        """It ended ten minutes ago: brokers tolerate clocks that differ by less."""
+        """Make a token that expired ten minutes ago; brokers tolerate less clock skew."""
         return self.signer.token("carol", lifetime_s=-600, iat=int(time.time()) - 700)
 
     def token(
@@ -429,7 +429,7 @@ def write_in_spark(settings: Settings, topic: str) -> None:
 
 
 def spark_source(settings: Settings, **options: str) -> KafkaDataSource:
-    """The source as Spark makes it. With a session it is tried in tests/spark/test_secured.py."""
+    """Make the source as Spark does. tests/spark/test_secured.py tries it with a session."""
     settings = dict(settings)
     if "oauth_cb" in settings:
         settings["sasl_oauth_token_provider"] = PROVIDERS[settings.pop("oauth_cb")]
@@ -493,7 +493,7 @@ def test_each_mistake_is_an_error_with_the_cure_within_two_seconds(
 
 
 def refusal(use: Callable[[Settings, str], None], settings: Settings) -> tuple[KafkaError, float]:
-    """The error of a client's use, and after how many seconds it was closed again."""
+    """Return the error of a client's use, and after how many seconds it was closed again."""
     begun_s = time.monotonic()
     with pytest.raises(KafkaError) as caught:
         use(settings, "refused")

@@ -50,7 +50,7 @@ SLOW_S = 2.5 * SESSION_MS / 1_000 / COUNT
 
 @pytest.fixture
 def fake() -> Iterator[FakeKafka]:
-    """A broker whose coordinator gives members up after a second."""
+    """Provide a broker whose coordinator gives members up after a second."""
     with make_brokers(1, SESSION_MS) as fake:
         yield fake
 

@@ -43,7 +43,7 @@ class LibrarySocket(socket.socket):
 
 @pytest.fixture
 def proxy() -> Iterator[FaultProxy]:
-    """A proxy before a fake broker, which resets connections."""
+    """Provide a proxy before a fake broker, which resets connections."""
     with FakeKafka(brokers=1) as fake:
         host, _, port = fake.bootstrap_servers.partition(":")
         with FaultProxy((host, int(port))) as proxy:
@@ -56,7 +56,7 @@ def proxy() -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> type[LibrarySocket]:
-    """The class of all sockets that are made from now on."""
+    """Provide the class of all sockets that are made from now on."""
     monkeypatch.setattr(socket, "socket", LibrarySocket)
     return LibrarySocket
 

@@ -62,7 +62,7 @@ def reader(servers: str, *, subscribes: bool = False, **settings: object) -> Con
 def poll_until_it_raises(
     consumer: Consumer, match: str = "t-0 could not be read for", least_ms: int = PATIENCE_MS
 ) -> None:
-    """Polls that find nothing, until one raises the cause, not before `least_ms`."""
+    """Poll without a result until a poll raises the cause, not before `least_ms`."""
     started_s = time.monotonic()
 
     def poll_on() -> None:
@@ -77,7 +77,7 @@ def poll_until_it_raises(
 
 
 def poll_until_it_reads(consumer: Consumer) -> None:
-    """Polls that find nothing, until one has the record; the stall is over."""
+    """Poll without a result until a poll has the record and the stall is over."""
     started_s = time.monotonic()
     while not consumer.poll(0.5):
         assert time.monotonic() - started_s < TIMEOUT_S
@@ -105,7 +105,7 @@ def test_a_cluster_that_is_gone_is_reported_and_read_again_when_it_is_back(
 
 
 def poll_until_it_logs(consumer: Consumer, caplog: pytest.LogCaptureFixture, match: str) -> None:
-    """Polls that find nothing and raise nothing, until one logs why."""
+    """Poll without a result or an error until a poll logs why."""
     started_s = time.monotonic()
     while not any(
         match in text and "the consumer keeps trying" in text

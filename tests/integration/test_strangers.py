@@ -60,7 +60,7 @@ METADATA_KEY, METADATA_VERSION = 3, 12
 
 @contextmanager
 def ends_within(seconds: float) -> Iterator[None]:
-    """The promise that every call ends: within its time-out and one second more."""
+    """Assert that the block ends within its timeout and one second more."""
     start_s = time.monotonic()
     yield
     assert time.monotonic() - start_s < seconds + GRACE_S

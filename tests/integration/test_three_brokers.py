@@ -41,7 +41,7 @@ def three_of_a_version(
 
 @pytest.fixture
 def three(three_of_a_version: KafkaCluster) -> Iterator[KafkaCluster]:
-    """The same, with all brokers running after each test, also one that failed halfway."""
+    """Provide the same brokers, all running again after each test, even one that failed."""
     yield three_of_a_version
     repair(three_of_a_version)
 

@@ -57,7 +57,7 @@ ABORT_FIRST = r"Call abort_transaction\(\), then do the transaction again with t
 def cluster(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> Iterator[KafkaCluster]:
-    """A broker that looks often for transactions whose time is over."""
+    """Provide a broker that looks often for transactions whose time is over."""
     config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
     with kafka_cluster_factory(version=request.param, config=config) as made:
         yield made
@@ -69,7 +69,7 @@ def topic(cluster: KafkaCluster) -> str:
 
 
 def new_topic(settings: Mapping[str, object]) -> str:
-    """A topic of two partitions; `settings` are the admin client's."""
+    """Create a topic of two partitions; `settings` are the admin client's."""
     name = f"errors-{uuid.uuid4().hex[:12]}"
     with Admin(settings) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])
@@ -83,7 +83,7 @@ def producer(cluster: KafkaCluster, topic: str) -> Iterator[Producer]:
 
 
 def opened(cluster: KafkaCluster, topic: str, **settings: object) -> Producer:
-    """A producer whose transactional id is the topic's name."""
+    """Return a producer whose transactional id is the topic's name."""
     servers = cluster.bootstrap_servers
     producer = Producer({"transactional_id": topic, "bootstrap_servers": servers} | settings)
     # A coordinator that has just started may load its state for longer than `max_block_ms`.
@@ -107,7 +107,7 @@ def send_both(producer: Producer, topic: str, value: bytes) -> None:
 
 
 def check_whole(cluster: KafkaCluster, topic: str, *values: bytes) -> None:
-    """These values are in both partitions, and no other is committed there."""
+    """Check that both partitions have these committed values and no others."""
     partitions = [TopicPartition(topic, number) for number in range(2)]
     found: dict[TopicPartition, list[bytes | None]] = {each: [] for each in partitions}
     with (
@@ -130,7 +130,7 @@ def check_whole(cluster: KafkaCluster, topic: str, *values: bytes) -> None:
 
 
 def member_of(cluster: KafkaCluster, topic: str, group: str, protocol: Protocol) -> Consumer:
-    """A consumer that has joined a group and read what is in the topic."""
+    """Return a consumer that has joined a group and read what is in the topic."""
     consumer = Consumer(
         bootstrap_servers=cluster.bootstrap_servers,
         group_id=group,

@@ -45,7 +45,7 @@ def topic(each_kafka_cluster: KafkaCluster) -> str:
 
 @pytest.fixture
 def make_producer(each_kafka_cluster: KafkaCluster, topic: str) -> Iterator[MakeProducer]:
-    """Makes producers whose transactional id is the topic's name, which is the test's own."""
+    """Make producers whose transactional id is the topic's name, which is the test's own."""
     made: list[Producer] = []
 
     def make(**settings: object) -> Producer:

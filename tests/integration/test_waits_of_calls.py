@@ -47,7 +47,7 @@ def await_topic(producer: Producer) -> None:
 
 @pytest.fixture
 def producer(fake: FakeKafka) -> Iterator[Producer]:
-    """A producer that knows the topic and has sent something to it."""
+    """Provide a producer that knows the topic and has sent something to it."""
     with Producer(bootstrap_servers=fake.bootstrap_servers, linger_ms=0) as producer:
         await_topic(producer)
         producer.send(TOPIC, b"v").result(TIMEOUT_S)

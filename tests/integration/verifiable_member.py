@@ -93,11 +93,11 @@ class VerifiableMember:
         return status
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """The events of one name so far."""
+        """Return the events of one name so far."""
         return [event for event in list(self.events) if event["name"] == name]
 
     def assigned(self) -> set[TopicPartition]:
-        """The partitions that it has."""
+        """Return the partitions that it has."""
         owned: set[TopicPartition] = set()
         for event in list(self.events):
             if event["name"] == "partitions_assigned":
@@ -107,7 +107,7 @@ class VerifiableMember:
         return owned
 
     def values(self) -> list[str]:
-        """The values that it was given, in order."""
+        """Return the values that it was given, in order."""
         return [event["value"] for event in self.named("record_data")]
 
     def check(self, committed: dict[TopicPartition, int]) -> None:

@@ -71,7 +71,7 @@ def test_a_name_that_is_not_known_stays_and_is_logged(caplog: pytest.LogCaptureF
 
 @pytest.fixture
 def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A resolver that hangs during the whole test."""
+    """Provide a resolver that hangs during the whole test."""
     gate = threading.Event()
 
     def hang(_host: str, _port: int, **_: int) -> Found:

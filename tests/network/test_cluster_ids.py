@@ -28,13 +28,13 @@ def apis(peer: ScriptedPeer) -> list[ApiKey]:
 
 @pytest.fixture
 def network() -> ScriptedNetwork:
-    """A client of brokers before Kafka 4.4, which do not compare ids with those of the request."""
+    """Provide a client of brokers before Kafka 4.4, which do not compare ids with the request's."""
     return ScriptedNetwork(*BROKERS, is_before_4_4=True)
 
 
 @pytest.fixture
 def bound_newest() -> ScriptedNetwork:
-    """A client of Kafka 4.4 brokers that has reached its cluster through broker 1."""
+    """Provide a client of Kafka 4.4 brokers that has reached its cluster through broker 1."""
     network = ScriptedNetwork(*BROKERS)
     peer = network.make_ready(1)
     network.write(1)
@@ -44,7 +44,7 @@ def bound_newest() -> ScriptedNetwork:
 
 @pytest.fixture
 def bound(network: ScriptedNetwork) -> ScriptedNetwork:
-    """A client that has reached its cluster through broker 1."""
+    """Provide a client that has reached its cluster through broker 1."""
     peer = network.make_ready(1)
     network.write(1)
     network.respond(peer, OWN)

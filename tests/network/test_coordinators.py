@@ -75,7 +75,7 @@ class Scene:
         return self.coordinators.find(key_type, key).node()
 
     def lookup(self) -> FindCoordinatorRequest:
-        """The lookup that has no response yet."""
+        """Return the lookup that has no response yet."""
         message = self.any_broker.requests[0].message
         assert isinstance(message, FindCoordinatorRequest)
         return message

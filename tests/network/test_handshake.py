@@ -261,7 +261,7 @@ def test_an_api_that_came_later_is_reported_with_the_release_that_has_it(
 
 
 def checking() -> Handshake:
-    """A handshake that has the broker's versions, and must check for SASL."""
+    """Return a handshake that has the broker's versions, and must check for SASL."""
     handshake = Handshake(NODE, "SSL")
     handshake.checks_sasl = True
     assert handshake.on_frame(response(HIGHEST)), "there is more to send"

@@ -86,7 +86,7 @@ def pem(*keys: bytes) -> bytes:
 
 
 def store(*parts: bytes, digest: int = 2_048) -> bytes:
-    """A store in PKCS#12 of these parts, each the content of one."""
+    """Return a store in PKCS#12 of these parts, each the content of one."""
     contents = sequence(*parts)
     safe = sequence(name(DATA), der(0xA0, octets(contents)))
     found = sequence(sequence(name(SHA256)), octets(bytes(32)))
@@ -114,7 +114,7 @@ def in_parts(content: bytes, size: int) -> bytes:
 
 
 def store_in_ber(*parts: bytes, size: int) -> bytes:
-    """A store whose octets are in parts, without lengths, as some libraries of Java write it."""
+    """Build a store whose octets are in parts without lengths, as some Java libraries write it."""
     contents = without_length(0x30, b"".join(parts))
     safe = name(DATA) + without_length(0x80, in_parts(contents, size))
     return without_length(0x30, number(3) + without_length(0x30, safe))

@@ -132,7 +132,7 @@ def test_an_interrupt_while_something_is_logged_is_the_applications(
 
 
 def refuse_to_wait(_number: int, _frame: object) -> None:
-    """A signal handler as in task queues and tests."""
+    """Raise, as the signal handlers of task queues and tests do."""
     raise TimeoutError("the time is up")
 
 

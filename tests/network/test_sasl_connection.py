@@ -162,7 +162,7 @@ def test_a_token_that_cannot_be_fetched_is_an_error_with_its_cause() -> None:
 
 
 def authenticating_again() -> tuple[SecuredNetwork, ScriptedPeer, Completion, Completion]:
-    """A connection that reauthenticates after one request in flight, while another one waits."""
+    """Open a connection that reauthenticates after one request, while another one waits."""
     secured = network()
     peer = secured.connect()
     secured.turn(SESSION_MS * 3 // 4)
@@ -207,7 +207,7 @@ def announce_a_large_refusal(secured: SecuredNetwork, peer: ScriptedPeer) -> Non
 def send_a_large_refusal_with_the_response_before_it(
     secured: SecuredNetwork, peer: ScriptedPeer
 ) -> None:
-    """It starts to arrive before the client has seen that nothing else is in flight."""
+    """Send a refusal that starts to arrive before the client sees that nothing is in flight."""
     served, refused = peer.requests.popleft(), peer.requests.popleft()
     response = MetadataResponse()
     refusal = SaslHandshakeResponse(error_code=33, mechanisms=["X" * 30_000] * 30)
@@ -382,7 +382,7 @@ def test_one_address_that_refuses_while_another_is_away_ends_nothing(refuses_fir
 
 
 def hung_up_on() -> SecuredNetwork:
-    """A client without SASL, disconnected by a broker that only sent its versions."""
+    """Return a client without SASL, disconnected by a broker that only sent its versions."""
     plain = SecuredNetwork(bootstrap=BOOTSTRAP[:1])
     failed = plain.write()
     peer = plain.shake_hands()

@@ -17,7 +17,7 @@ from tests.network.scripted_network import BROKERS, ScriptedNetwork
 
 @pytest.fixture
 def updates_ms(network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The times at which a metadata update was requested."""
+    """Provide the times at which a metadata update was requested."""
     times_ms: list[int] = []
     monkeypatch.setattr(network.metadata, "request_update", lambda: times_ms.append(network.now_ms))
     return times_ms

@@ -49,7 +49,7 @@ class Program:
         return self.with_words({WRITTEN_ADDRESS: servers})
 
     def with_words(self, words: dict[str, str]) -> Program:
-        """The program with some of its words replaced; each must be in it."""
+        """Return the program with some of its words replaced; each must be in it."""
         text = self.text
         for word, other in words.items():
             assert word in text, f"{self.page}, {self.name}: no {word}"
@@ -57,7 +57,7 @@ class Program:
         return replace(self, text=text)
 
     def with_any_of(self, words: dict[str, str]) -> Program:
-        """The program with those words replaced that are in it."""
+        """Return the program with those words replaced that are in it."""
         return self.with_words({word: words[word] for word in words if word in self.text})
 
     def run(
@@ -93,7 +93,7 @@ class Program:
 
 @cache
 def programs() -> dict[str, Program]:
-    """The programs of all pages, by the names of their files."""
+    """Return the programs of all pages, by the names of their files."""
     found: dict[str, Program] = {}
     for page in sorted(DOCS.glob("*.md")):
         for program in _programs_of(page):

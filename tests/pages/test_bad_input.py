@@ -75,7 +75,7 @@ REASONS = {
 
 @pytest.fixture(scope="module")
 def dead_address() -> Iterator[str]:
-    """An address at which no socket listens."""
+    """Provide an address at which no socket listens."""
     reservation = PortReservation()
     yield f"127.0.0.1:{reservation.port}"
     reservation.close()
@@ -83,7 +83,7 @@ def dead_address() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def empty_servers() -> Iterator[str]:
-    """A cluster without topics, which makes none by itself."""
+    """Provide a cluster without topics, which makes none by itself."""
     with FakeKafka(auto_create_topics=False) as fake:
         yield fake.bootstrap_servers
 
@@ -97,7 +97,7 @@ def argument(tmp_path: Path) -> str:
 
 
 def impatient(program: Program) -> Program:
-    """The program with a fifth of a second where it waits for ten."""
+    """Return the program with a fifth of a second where it waits for ten."""
     return program.with_any_of(
         {
             "10_000": "200",
@@ -186,7 +186,7 @@ def test_an_interrupt_ends_that_script_with_a_line(dead_address: str) -> None:
 
 @pytest.fixture
 def servers_with_bad_json(fake_kafka: FakeKafka) -> str:
-    """A cluster with an order that is no JSON."""
+    """Provide a cluster with an order that is no JSON."""
     with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
         producer.send("orders", b"{").result()
     return fake_kafka.bootstrap_servers
@@ -226,7 +226,7 @@ def test_a_service_goes_on_and_ends_at_a_signal(
 
 @pytest.fixture
 def ordered_servers(fake_kafka: FakeKafka) -> str:
-    """A cluster with an order, which is a valid JSON."""
+    """Provide a cluster with an order, which is a valid JSON."""
     with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
         producer.send("orders", b"1").result()
     return fake_kafka.bootstrap_servers
@@ -234,7 +234,7 @@ def ordered_servers(fake_kafka: FakeKafka) -> str:
 
 @pytest.fixture(params=REASONS)
 def bad_output(request: pytest.FixtureRequest) -> Iterator[tuple[TextIO, str]]:
-    """An output that cannot be written, and why."""
+    """Provide an output that cannot be written, and why."""
     if request.param == "closed pipe":
         reader, writer = os.pipe()
         os.close(reader)

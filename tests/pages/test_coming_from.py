@@ -1,5 +1,6 @@
-"""The pages for those who know another client: nothing is left out, what is named is there, and a
-key goes where the other client puts it.
+"""The pages for users of other clients are complete, and every name on them exists.
+
+A key goes to the partition to which the other client sends it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ KEYS = [b"customer-%d" % number for number in range(40)]
 
 
 def rows(peer: str, class_name: str) -> list[list[str]]:
-    """The cells of the table of a class."""
+    """Return the cells of the table of a class."""
     page = (DOCS / f"coming-from-{peer}.md").read_text(encoding="utf-8")
     section = page.split(f"\n## {HEADINGS[peer][class_name]}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| `")]

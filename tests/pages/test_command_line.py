@@ -92,7 +92,7 @@ def test_what_takes_the_place_of_other_tools_is_a_command() -> None:
 def parsers(
     parser: argparse.ArgumentParser, words: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
-    """The parser of each command and part, by its words."""
+    """Yield the parser of each command and part, by its words."""
     yield words, parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

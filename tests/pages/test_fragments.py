@@ -83,7 +83,7 @@ RUN_BY = {
 
 
 def fragments() -> Iterator[tuple[tuple[str, str], str]]:
-    """The blocks without a file's name, by page and heading; before the first it is empty."""
+    """Yield blocks without a file name, by page and heading (empty before the first)."""
     for page in sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")]):
         heading = ""
         for section in re.split(r"^(?=## )", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
@@ -95,7 +95,7 @@ def fragments() -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def fragment(page: str, heading: str) -> Program:
-    """The block below a heading of a page."""
+    """Return the block below a heading of a page."""
     (text,) = [text for place, text in fragments() if place == (f"docs/{page}", heading)]
     return Program(page, heading, text)
 

@@ -18,7 +18,7 @@ NOT_CLASSES = {"__version__", "errors", "faults", "error_for_code", "base", "bro
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site, as `make site` builds it."""
+    """Provide the folder of the site, as `make site` builds it."""
     folder = tmp_path_factory.mktemp("site")
     command = ["-m", "sphinx", "-W", "--keep-going", "--quiet", "-b", "html", "docs"]
     subprocess.run(

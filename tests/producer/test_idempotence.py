@@ -112,7 +112,7 @@ def place(batch: ProducerBatch) -> tuple[int, int]:
 
 @pytest.fixture
 def running() -> Sequence:
-    """A sequence whose first batch, of ten records, is acknowledged."""
+    """Provide a sequence whose first batch, of ten records, is acknowledged."""
     sequence = Sequence()
     sequence.succeed(sequence.send())
     return sequence
@@ -120,7 +120,7 @@ def running() -> Sequence:
 
 @pytest.fixture
 def sequence() -> Sequence:
-    """The sequence of `running`, of a topic whose id is known."""
+    """Provide the sequence of `running`, of a topic whose id is known."""
     sequence = Sequence()
     anew(sequence, 1)
     sequence.succeed(sequence.send())

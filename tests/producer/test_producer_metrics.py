@@ -140,7 +140,7 @@ def exhausted(producer: ScriptedProducer) -> list[float | None]:
 
 
 def knowing(**settings: object) -> ScriptedBulkProducer:
-    """A producer that knows topic t and has delivered a record to each partition."""
+    """Return a producer that knows topic t and has delivered a record to each partition."""
     producer = ScriptedBulkProducer(**settings)
     producer.await_metadata("t")
     for partition in range(3):

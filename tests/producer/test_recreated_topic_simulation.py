@@ -173,7 +173,7 @@ def test_the_simulation_recreates_topics_at_every_moment() -> None:
 
 
 def take_a_commit_in_flight_for_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken sequence makes a commit abortable that may have been carried out."""
+    """Make a commit abortable by a broken sequence although it may have been carried out."""
     monkeypatch.setattr(transactions, "SENDING", SENDING | {TransactionState.COMMIT_REQUESTED})
 
 

@@ -249,7 +249,7 @@ def test_a_batch_whose_response_is_lost_is_never_sent_under_other_numbers() -> N
 
 
 def test_a_topic_unknown_for_a_moment_does_not_reset_its_sequence() -> None:
-    """librdkafka 1.9.0: records were dropped as duplicates, and reported as delivered."""
+    """In librdkafka 1.9.0 records were dropped as duplicates, and reported as delivered."""
     bench = SenderBench()
     bench.send_batch()
     bench.respond(bench.requests[0])

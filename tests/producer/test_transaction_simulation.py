@@ -429,7 +429,7 @@ class Application:
             self._transaction = None
 
     def _is_outdated(self) -> bool:
-        """True if a newer epoch than its own exists."""
+        """Tell whether a newer epoch than its own exists."""
         return self.manager.sequences.identity.epoch < self.simulation.world.epoch
 
     def _send(self) -> None:

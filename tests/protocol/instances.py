@@ -111,11 +111,11 @@ class Instances:
         return kind
 
     def make(self, version: int, choices: Choices) -> Structure:
-        """A message whose fields have any value that `version` allows."""
+        """Return a message whose fields have any value that `version` allows."""
         return self._struct(self.schema.root, version, choices)
 
     def fields(self, struct: Struct) -> list[tuple[Field, str]]:
-        """The fields that the class of `struct` has, with their names there."""
+        """Return the fields that the class of `struct` has, with their names there."""
         code = self._codes[struct.name]
         return [(field, code.attribute(field)) for field in code.fields]
 

@@ -32,7 +32,7 @@ def all_schemas() -> dict[str, Message]:
 
 
 def groups() -> Iterator[tuple[str, list[Message]]]:
-    """Module name -> the schemas whose messages it holds, in the order of the generator."""
+    """Yield each module's name with the schemas that it holds, in the order of the generator."""
     schemas = all_schemas()
     for api in APIS:
         yield snake_case(api), [schemas[f"{api}Response"], schemas[f"{api}Request"]]

@@ -119,7 +119,7 @@ def test_a_large_frame_reads_no_byte_beyond_its_end() -> None:
 
 
 def test_a_view_that_the_caller_still_holds_does_not_hinder_growth() -> None:
-    """asyncio's loop has its own reference to the buffer while it reports what came."""
+    """The loop of asyncio has its own reference to the buffer while it reports new bytes."""
     frame = content(3 * ALLOCATION_BYTES)
     buffer, data, views, position = FrameBuffer(), framed([frame]), [], 0
     frames: list[memoryview] = []

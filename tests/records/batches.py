@@ -34,7 +34,7 @@ ROWS = st.lists(
 def build(
     rows: Iterable[Row], codec: Codec = Codec.NONE, base_offset: int = 0, **header: int
 ) -> bytes:
-    """A batch of these records; `header` is what else `RecordBatchBuilder.close` takes."""
+    """Build a batch of these records; `header` has further arguments of `close`."""
     builder = RecordBatchBuilder[None](batch_size_bytes=10**9, codec=codec)
     for row in rows:
         builder.try_append(*row)
@@ -42,7 +42,7 @@ def build(
 
 
 def read(data: bytes | bytearray | memoryview, start_offset: int = 0) -> list[RecordBatch]:
-    """The batches of `data` as one of ``flights-3``."""
+    """Return the batches of `data` as one of ``flights-3``."""
     view = memoryview(data)
     return list(iterate_batches(view, topic="flights", partition=3, start_offset=start_offset))
 
@@ -54,7 +54,7 @@ def read_all(data: bytes) -> None:
 
 
 def assert_corrupt(data: bytes, reason: str, offset: int = 0) -> None:
-    """Reading it is an error that has the reason and the place."""
+    """Assert that reading `data` raises an error with the reason and the offset."""
     with pytest.raises(CorruptRecordError, match=reason) as caught:
         read_all(data)
     error = caught.value
@@ -71,7 +71,7 @@ def rows_of(batch: RecordBatch) -> list[Row]:
 
 
 def resealed(batch: bytes | bytearray) -> bytes:
-    """The batch with the length and the checksum that its bytes should have."""
+    """Return the batch with the length and the checksum that its bytes should have."""
     data = bytearray(batch)
     data[8:12] = (len(data) - 12).to_bytes(4, "big")
     data[CRC_AT:CRC_START] = crc32c(bytes(data[CRC_START:])).to_bytes(4, "big")
@@ -79,7 +79,7 @@ def resealed(batch: bytes | bytearray) -> bytes:
 
 
 def header_changed(batch: bytes, position: int, value: int, size_bytes: int) -> bytes:
-    """The batch with one number of its header replaced, and the checksum made right again."""
+    """Replace one number of the batch's header and correct the checksum."""
     data = bytearray(batch)
     data[position : position + size_bytes] = value.to_bytes(size_bytes, "big", signed=True)
     return resealed(data)

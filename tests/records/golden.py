@@ -55,7 +55,7 @@ def write_all(java: RecordMirror) -> dict[str, bytes]:
 
 
 def golden() -> Mapping[str, bytes]:
-    """The batches of the file by name."""
+    """Return the batches of the file by name."""
     return {name: bytes.fromhex(data) for name, data in json.loads(FILE.read_text()).items()}
 
 

@@ -463,7 +463,7 @@ def test_a_library_that_is_not_installed_is_named_with_how_to_get_it(
 
 @either_zstd
 def test_many_threads_compress_and_decompress_at_once() -> None:
-    """zstd's contexts must not be shared while in use; each thread gets its own data only."""
+    """Contexts of zstd must not be shared while in use; each thread gets its own data only."""
 
     def work(number: int) -> bool:
         data = b"%d," % number * 20_000

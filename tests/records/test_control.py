@@ -88,7 +88,7 @@ def test_a_control_batch_that_compaction_emptied_has_no_type() -> None:
 
 
 def hidden(batches: list[RecordBatch], aborted: list[tuple[int, int]]) -> list[int]:
-    """The base offsets of the batches of records that are left out."""
+    """Return the base offsets of the batches of records that are left out."""
     transactions = AbortedTransactions(aborted)
     offsets = []
     for batch in batches:

@@ -40,7 +40,7 @@ def message(
 
 
 def wrapped(offset: int, inner: bytes, codec: Codec, **header: int) -> bytes:
-    """A message that holds others, compressed."""
+    """Return a message that holds others, compressed."""
     header["attributes"] = header.get("attributes", 0) | codec
     return message(offset, None, compress(codec, inner), **header)
 
@@ -227,7 +227,7 @@ def test_old_and_new_formats_may_follow_one_another() -> None:
 
 
 def changed(data: bytes, position: int, new: bytes) -> bytes:
-    """The message with some bytes replaced and its checksum made right."""
+    """Return the message with some bytes replaced and its checksum made right."""
     body = bytearray(data)
     body[position : position + len(new)] = new
     body[12:16] = struct.pack(">I", zlib.crc32(body[16:]))

@@ -39,7 +39,7 @@ LAST_OFFSET_DELTA_AT = 23
 
 
 def batch_at(number: int) -> bytes:
-    """The batch that begins at offset 1000 + 3 * number; each offset has its own millisecond."""
+    """Build the batch at offset 1000 + 3 * number; each offset has its own millisecond."""
     offset = BASE_OFFSET + number * BATCH_RECORDS
     rows: list[Row] = [
         (FIRST_MS + offset - BASE_OFFSET + index, b"k", b"v" * 50, ())
@@ -95,7 +95,7 @@ def segment(
 
 
 def read_all(data: bytes) -> tuple[list[int], CorruptRecordError | None]:
-    """The positions of the good batches, and why there are no more."""
+    """Return the positions of the good batches, and the error that ended them."""
     positions: list[int] = []
     try:
         for placed in segment(data).batches():

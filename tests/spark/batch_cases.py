@@ -21,12 +21,12 @@ OR_LATEST: Final = {"startingOffsetsByTimestampStrategy": "latest"}
 
 
 def at(second: float) -> str:
-    """The time of the record with this offset."""
+    """Return the time of the record with this offset."""
     return str(FIRST_MS + int(second * STEP_MS))
 
 
 def each(topic: str, *values: object) -> str:
-    """A value for each partition of a topic, as JSON."""
+    """Return a value for each partition of a topic, as JSON."""
     return (
         f'{{"${topic}":{{{",".join(f"{chr(34)}{n}{chr(34)}:{v}" for n, v in enumerate(values))}}}}}'
     )

@@ -52,7 +52,7 @@ class OfficialStream:
         self._folder = folder
 
     def copied(self, folder: Path) -> OfficialStream:
-        """The same stream on a copy of its checkpoint."""
+        """Return the same stream on a copy of its checkpoint."""
         shutil.copytree(self._folder, folder)
         return OfficialStream(self._spark, folder)
 

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def official_connector() -> None:
-    """The jars of Spark's own connector are there."""
+    """Require the jars of Spark's own connector."""
     try:
         official_jars()
     except MissingPrerequisiteError as error:
@@ -42,10 +42,10 @@ def official_connector() -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of two local threads. The format is not registered: Spark has to find it.
+    """Provide a session of two local threads. The format is not registered: Spark must find it.
 
-    The jars that it has are those of Spark's own connector, beside which this one is tested. They
-    do not stand on the JVM's classpath, of which an archive may have been made (`SparkHome`).
+    It has the jars of Spark's own connector, beside which this one is tested. They are not on the
+    JVM's classpath, which an archive may have been made of (`SparkHome`).
     """
     try:
         home = find_spark_home()
@@ -95,9 +95,9 @@ def read(spark: SparkSession, kafka_cluster: KafkaCluster) -> DataFrameReader:
 
 @pytest.fixture(scope="session")
 def new_topic(kafka_cluster: KafkaCluster) -> Callable[[int], str]:
-    """Makes a topic of so many partitions, that keeps records of any age, and returns its name.
+    """Create topics with this many partitions that keep records of any age; return the name.
 
-    The broker knows it then, with the leaders of its partitions.
+    The broker then knows the topic and the leaders of its partitions.
     """
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
@@ -132,7 +132,7 @@ def no_waiting_clients() -> Iterator[None]:
 
 @pytest.fixture
 def unused_address() -> Iterator[str]:
-    """An address that refuses connections: its port is taken, and has no listener."""
+    """Provide an address that refuses connections: its port is taken, and has no listener."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{holder.getsockname()[1]}"

@@ -89,8 +89,10 @@ def main(servers: str, topic: str, folder: str, has_unix_sockets: str) -> None:
 
 
 def written_once(spark: SparkSession, servers: str, topic: str, folder: str) -> dict[str, object]:
-    """Write exactly once in foreachBatch: a query, it again, and one with another checkpoint; then
-    two queries at a time, whose owner Spark does not tell.
+    """Write exactly once in foreachBatch.
+
+    It runs a query, repeats it, and runs it with another checkpoint; then it runs two queries at a
+    time, whose owner Spark does not tell.
     """
     source = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
     sink = {"kafka.bootstrap.servers": servers, "topic": topic, "delivery": "exactly_once"}

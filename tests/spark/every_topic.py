@@ -110,7 +110,7 @@ class TopicMaker:
         )
 
     def filled(self, stem: str, *counts: int, **config: str) -> str:
-        """A topic with so many records in each partition, a second apart."""
+        """Return a topic with so many records in each partition, a second apart."""
         topic = self._new(stem, len(counts), config)
         producer = self._producer()
         for partition, count in enumerate(counts):
@@ -126,7 +126,7 @@ class TopicMaker:
         return topic
 
     def codecs(self) -> str:
-        """A topic with a partition for each codec, of records of all `KINDS`."""
+        """Return a topic with a partition for each codec, of records of all `KINDS`."""
         topic = self._new("codecs", len(CODECS), {})
         for partition, codec in enumerate(CODECS):
             producer = self._producer(compression_type=codec)
@@ -140,7 +140,7 @@ class TopicMaker:
         return topic
 
     def transactions(self) -> str:
-        """A topic of committed and aborted records, that ends in an open transaction."""
+        """Return a topic of committed and aborted records, that ends in an open transaction."""
         topic = self._new("transactions", 2, {})
         producer = self._producer(transactional_id=topic, transaction_timeout_ms=600_000)
         producer.init_transactions(TIMEOUT_S)
@@ -166,7 +166,7 @@ class TopicMaker:
         return topic
 
     def _compacted(self) -> str:
-        """Records of few keys, each in a segment of its own, which may be compacted at once."""
+        """Create a topic with few keys, whose one-record segments may be compacted at once."""
         self._set_cleaner_pause(AlterConfigOpType.SET)
         config = {
             "cleanup.policy": "compact",
@@ -207,7 +207,7 @@ class TopicMaker:
 
 
 def _offsets(consumer: Consumer, topic: str, last: int) -> list[int]:
-    """The offsets of all records of the first partition, up to `last`."""
+    """Return the offsets of all records of the first partition, up to `last`."""
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[int] = []
     while not found or found[-1] < last:

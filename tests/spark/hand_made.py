@@ -29,7 +29,7 @@ COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
 def ours(ends: Ends, starts: Ends | None = None, ids: Mapping[str, str] | None = None) -> str:
-    """A line of this connector; `ids` are those of topics, as Kafka writes them."""
+    """Return a line of this connector; `ids` are those of topics, as Kafka writes them."""
     found = dict(ends)
     if starts is not None:
         found["starts at " + json.dumps(starts, separators=(",", ":"))] = {}
@@ -39,7 +39,7 @@ def ours(ends: Ends, starts: Ends | None = None, ids: Mapping[str, str] | None =
 
 
 def official(ends: Ends) -> str:
-    """A line of Spark's own connector."""
+    """Return a line of Spark's own connector."""
     return json.dumps(ends, separators=(",", ":"))
 
 
@@ -87,7 +87,7 @@ class HandMade:
         checksum_file(file).unlink()
 
     def lines(self, number: int) -> list[str]:
-        """The lines of the sources of a batch."""
+        """Return the lines of the sources of a batch."""
         return (self.folder / "offsets" / str(number)).read_text().splitlines()[2:]
 
     def contents(self) -> dict[str, bytes]:

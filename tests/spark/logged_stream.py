@@ -24,8 +24,9 @@ class CrashError(Exception):
 
 
 class LoggedStream:
-    """A stream that reads values. `log` has the end of each batch as text, `batches` the values of
-    each one that is committed.
+    """A stream that reads values.
+
+    `log` has the end of each batch as text, `batches` the values of each committed one.
     """
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ _JARS: Final = JarSet(
 
 
 def official_jars() -> tuple[Path, ...]:
-    """The jars, fetched if they are not cached yet.
+    """Return the jars, fetched if they are not cached yet.
 
     Raises: `MissingPrerequisiteError` when they cannot be fetched.
     """
@@ -53,7 +53,7 @@ def official_jars() -> tuple[Path, ...]:
 
 
 def official_classpath() -> str:
-    """The jars as ``spark.driver.extraClassPath`` takes them. Raises: as `official_jars`."""
+    """Return the jars as ``spark.driver.extraClassPath`` takes them. Raises: as `official_jars`."""
     return os.pathsep.join(map(str, official_jars()))
 
 

@@ -57,8 +57,10 @@ class Identity(NamedTuple):
 
 
 class SinkJudge:
-    """See the module. `prepared` are the transactions of attempts, by their numbers; `lost` are
-    those that may be missing though they were decided (`SinkWorld.lost`).
+    """The judge of a simulation (see the module).
+
+    `prepared` are the transactions of attempts, by their numbers; `lost` are those that may be
+    missing though they were decided (`SinkWorld.lost`).
     """
 
     def __init__(self, cluster: FakeCluster, sink_id: str, topic: str, lost: set[Identity]) -> None:
@@ -162,7 +164,7 @@ class SinkJudge:
     # The rows.
 
     def on_committed(self, row: Row) -> None:
-        """A row is committed."""
+        """Check a row that was committed."""
         identity = self.prepared.get(row.attempt)
         assert identity is not None, f"committed before it was prepared: {row}"
         assert identity in self._decided, f"committed, and not decided: {row} by {identity}"

@@ -432,7 +432,7 @@ class Driver:
             world.end(attempt)
 
     def _note_missing(self) -> None:
-        """The user follows the advice of the error."""
+        """Follow the advice of the error, as a user would."""
         record = self.world.judge.record
         assert record is not None
         if record.stage is Stage.INCOMPLETE and record.batch == self.batch:

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 
 class StaleCoordinator(NamedTuple):
-    """The broker, and what it knew: offsets, and of which partitions a transaction was about to
-    commit one.
+    """The stale coordinator with its old state.
+
+    It has offsets, and the partitions for which a transaction was about to commit one.
     """
 
     broker_id: int

@@ -28,9 +28,7 @@ B0 = TopicPartition("b", 0)
 
 
 def admission(offsets_max: int | None = None, offsets_min: int | None = None) -> Admission:
-    """Limits of a stream that let a batch through at time 0, and keeps the next one back for a
-    second at most.
-    """
+    """Admit a batch at time 0, and hold the next one back for a second at most."""
     found = Admission(StreamLimits(offsets_max, offsets_min, 1_000, 3, 1_000, 50, ""))
     found.let_through(0)
     return found

@@ -73,8 +73,9 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def assert_quick(seconds_of_call: Callable[[], float]) -> None:
-    """The quickest of some calls takes less than two seconds: a machine that does much else
-    delays many.
+    """Assert that the quickest of some calls takes less than two seconds.
+
+    A busy machine delays many of them.
     """
     took_s = []
     for _ in range(CALLS_MAX):
@@ -210,8 +211,10 @@ finally:
 
 
 def test_a_missing_topic_is_named_by_the_first_task_of_a_worker() -> None:
-    """From when it has the writer and its first rows: Spark starts the process before, and
-    pyarrow imports pandas with the first list that it converts.
+    """The time counts from when the worker has the writer and its first rows.
+
+    Spark starts the process before, and pyarrow imports pandas with the first list that it
+    converts.
     """
     with FakeKafka(brokers=1, auto_create_topics=False) as fake:
         given = {"kafka.bootstrap.servers": fake.bootstrap_servers, "topic": "b"}
@@ -398,7 +401,7 @@ def test_brokers_that_do_not_respond_at_first_fail_a_write_soon(
 
 @pytest.fixture
 def is_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process plans writes, as one of the driver does, and nothing has responded to it."""
+    """Make this process look like one that plans writes, to which nothing has responded yet."""
     monkeypatch.setitem(sys.modules, PLANNER, ModuleType(PLANNER))
     monkeypatch.setattr("spark_connector.first_response._responded", set())
 

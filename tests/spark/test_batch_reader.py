@@ -36,14 +36,14 @@ def make_reader(bootstrap_servers: str = "h1:9092", **options: object) -> KafkaB
 
 
 def offsets_of(reader: KafkaBatchReader, wanted: OffsetRange) -> list[list[int]]:
-    """The offsets of each batch."""
+    """Return the offsets of each batch."""
     batches = reader.read(InputPartition([wanted]))
     return [batch.column("offset").to_pylist() for batch in batches]
 
 
 @pytest.fixture(scope="module")
 def aged_partition(kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]) -> TopicPartition:
-    """A partition whose first records were deleted."""
+    """Provide a partition whose first records were deleted."""
     from confluent_kafka import Producer
     from confluent_kafka import TopicPartition as WitnessPartition
     from confluent_kafka.admin import AdminClient

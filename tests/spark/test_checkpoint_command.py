@@ -130,7 +130,7 @@ class Story:
 
 
 def places(*offsets: int) -> int:
-    """The offsets of a partition, as `Story.reads` has them."""
+    """Return the offsets of a partition in the form of `Story.reads`."""
     return sum(1 << offset for offset in offsets)
 
 

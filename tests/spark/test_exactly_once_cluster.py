@@ -40,7 +40,7 @@ def one(step: Step) -> Steps[Result]:
 
 @pytest.fixture
 def sink(kafka_cluster: KafkaCluster) -> str:
-    """A sink that is the test's own, with the name of its topic."""
+    """Provide a sink that is the test's own, with the name of its topic."""
     return confluent_create_topic(kafka_cluster, "sink")
 
 

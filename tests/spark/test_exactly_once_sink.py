@@ -1,5 +1,7 @@
-"""The exactly-once sink on real brokers, as Spark's processes call it and without Spark: what tasks
-write, what the driver decides, and what attempts and drivers that die leave behind.
+"""The exactly-once sink on real brokers, called as Spark's processes do, without Spark.
+
+The tests show what tasks write, what the driver decides, and what attempts and drivers leave behind
+when they die.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class Query:
         return Sink.from_spark({name: value for name, value in given.items() if value}, schema)
 
     def start(self, sink: Sink | None = None) -> SinkDriver:
-        """A driver that has just been started, as the next process of Spark has it."""
+        """Return a driver that has just been started, as the next process of Spark has it."""
         sink = sink or self.sink
         assert sink.exactly is not None
         self._drivers.append(SinkDriver(sink.exactly, sink.client))
@@ -88,7 +90,7 @@ class Query:
         return received
 
     def run(self, batch: int, *tasks: Sequence[str]) -> None:
-        """A batch in which nothing fails."""
+        """Run a batch in which nothing fails."""
         view = self.driver.view()
         reports = [self.attempt(view, batch, task, *rows) for task, rows in enumerate(tasks)]
         self.driver.commit(batch, reports)

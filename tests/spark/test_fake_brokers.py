@@ -306,7 +306,7 @@ def test_a_damaged_batch_whose_end_is_not_known_is_not_passed_over(
 def reader_of(
     make: type[KafkaBatchReader] | type[KafkaStreamReader], fake: FakeKafka, **options: str
 ) -> KafkaBatchReader | KafkaStreamReader:
-    """The reader of a batch or a stream, of offsets."""
+    """Return the reader of a batch or a stream, of offsets."""
     given = {"kafka.bootstrap.servers": fake.bootstrap_servers, "subscribe": TOPIC}
     given |= {name.replace("_", "."): value for name, value in options.items()}
     if issubclass(make, KafkaStreamReader):

@@ -35,7 +35,7 @@ QUERY_ID = "6b1b1f0e-0c1f-4b1a-9d6e-6a1f5a3d0001"
 def event(
     *sources: tuple[str, str], name: str | None = "orders", start: str | None = None
 ) -> QueryProgressEvent:
-    """A report with the end and the latest offset of each source."""
+    """Return a report with the end and the latest offset of each source."""
     progress = {
         "id": QUERY_ID,
         "runId": QUERY_ID,
@@ -227,7 +227,7 @@ def idle() -> QueryIdleEvent:
 
 @pytest.fixture
 def listener(fake_kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> LagListener:
-    """The listener of a query that waits for five offsets and has read one of topic a."""
+    """Provide the listener of a query that waits for five offsets and has read one of topic a."""
     monkeypatch.setattr("spark_connector.lag.FIRST_UNREAD_S_MAX", 60.0)
     with fake_kafka.control() as cluster:
         cluster.create_topic("a", 2)

@@ -56,8 +56,9 @@ BASE: Final = {
 
 
 class Oracle:
-    """Both connectors over the same topics. Records come in the order of topic, partition and
-    offset, not in that of the tasks.
+    """Both connectors over the same topics.
+
+    Records are in the order of topic, partition and offset, not in that of the tasks.
     """
 
     def __init__(self, spark: SparkSession, servers: str, topics: EveryTopic) -> None:
@@ -66,7 +67,7 @@ class Oracle:
         self._names = {**topics._asdict(), "run": topics.plain[-4:]}
 
     def written(self, text: str) -> str:
-        """The text with the names of the topics."""
+        """Return the text with the names of the topics."""
         return Template(text).substitute(self._names)
 
     def options(self, given: Mapping[str, str]) -> dict[str, str]:

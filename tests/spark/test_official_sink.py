@@ -75,7 +75,7 @@ class Written:
         return {"kafka.bootstrap.servers": self.servers, **more}
 
     def both(self, topics: Mapping[str, str]) -> tuple[list[Record], list[Record]]:
-        """The records of the official sink's topic, and of ours."""
+        """Return the records of the official sink's topic, and of ours."""
         return self._records(topics[OFFICIAL]), self._records(topics[OURS])
 
     def _records(self, topic: str) -> list[Record]:
@@ -108,7 +108,7 @@ def _next(consumer: Consumer) -> Message:
 
 
 def by_partition(records: list[Record]) -> tuple[list[Record], list[Record]]:
-    """The records that have a key, in order; and the others, which may go to any partition."""
+    """Return the records with a key, in order, and those without, which may be anywhere."""
     keyed = [one for one in records if one.key is not None]
     free = [one._replace(partition=None) for one in records if one.key is None]
     return keyed, sorted(free, key=repr)

@@ -1,5 +1,6 @@
-"""The same streams through Spark's own Kafka source and this one: equal records and batches, and
-moves from one to the other on one checkpoint.
+"""The same streams through Spark's own Kafka source and this one.
+
+Records and batches are equal, and a query may move between both on one checkpoint.
 """
 
 from __future__ import annotations
@@ -246,8 +247,9 @@ REFUSED_BEGINNINGS: Final[Mapping[str, tuple[Mapping[str, str], str]]] = {
 
 
 class Topics:
-    """Topics of records a second apart, of every kind and in transactions, and the options of
-    streams that read them. `open_producers` hold a transaction open.
+    """Topics with records of every kind, a second apart and in transactions.
+
+    They come with the options of streams that read them. `open_producers` hold a transaction open.
     """
 
     def __init__(self, kafka: KafkaCluster) -> None:

@@ -40,7 +40,7 @@ HELD = {A0: LogBounds(10, 20), A1: LogBounds(0, 5)}
 
 
 def offsets_at(timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-    """A record's time in ms is its offset times ten."""
+    """Look offsets up by time: a record's time in ms is its offset times ten."""
     found = {}
     for partition, timestamp_ms in timestamps_ms.items():
         offset = max(-(-timestamp_ms // 10), HELD[partition].beginning)

@@ -142,7 +142,7 @@ class World:
             self.wanted.update(self.send(partition, 2))
 
     def forget(self, *partitions: TopicPartition) -> None:
-        """The values of partitions that are gone may have been read, or not."""
+        """Accept the values of these removed partitions as read or not."""
         gone = {
             value
             for value in self.wanted
@@ -173,8 +173,9 @@ def _filled(text: str, words: Mapping[str, str]) -> str:
 
 
 class Start(NamedTuple):
-    """Options, how many of the first records of each partition they leave out, and whether only
-    this source has it.
+    """A start of a query: its options, and how many first records of a partition they leave out.
+
+    It also says whether only this source has it.
     """
 
     options: Mapping[str, str]

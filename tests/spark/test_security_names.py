@@ -180,7 +180,7 @@ READ_SCHEMA: Final = StructType().add("value", BinaryType())
 
 
 def spark_reads(settings: Mapping[str, str]) -> ClientConfig:
-    """The config of the consumers that Spark's tasks read with."""
+    """Return the config of the consumers that Spark's tasks read with."""
     given = {f"kafka.{name}": value for name, value in settings.items()}
     options = KafkaOptions.from_spark({**given, "subscribe": "t"}, Use.BATCH)
     return ConsumerConfig.from_settings(options.consumer_settings())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def is_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process looks like one of Spark's; what it sets is removed again."""
+    """Make this process look like one of Spark's, and undo it afterwards."""
     monkeypatch.setenv(HIDDEN, "")
     monkeypatch.setitem(sys.modules, WORKER, types.ModuleType(WORKER))
 

@@ -417,7 +417,7 @@ def test_the_producer_is_idempotent_unless_fewer_acknowledgements_are_set(
 
 
 def rows_by_partition(servers: str, **options: str) -> list[list[int]]:
-    """The numbers of forty rows with keys of their own, by the partition that they are in."""
+    """Return the numbers of forty rows with keys of their own, by partition."""
     schema = StructType().add("key", StringType()).add("value", StringType())
     numbers = pa.array([str(number) for number in range(40)])
     sink(schema, servers, topic="a", **options).write(

@@ -40,7 +40,7 @@ def brokers() -> Iterator[FakeKafka]:
 
 @pytest.fixture
 def requested() -> Iterator[list[str]]:
-    """The paths that a server of the inner network was requested, whose address comes first."""
+    """Provide the paths requested from a server of the inner network, behind its address."""
     paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

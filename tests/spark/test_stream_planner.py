@@ -42,7 +42,7 @@ class World:
             cluster.create_topic(TOPIC, 2)
 
     def planner(self, **options: object) -> StreamPlanner:
-        """A planner as a new driver process makes it."""
+        """Return a planner as a new driver process makes it."""
         given = {
             "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
             **({} if "subscribePattern" in options else {"subscribe": TOPIC}),
@@ -55,7 +55,7 @@ class World:
         return planner
 
     def sleep(self, seconds: float) -> None:
-        """The time passes of which a planner waits."""
+        """Advance the clock by the time for which a planner waits."""
         self.slept_ms.append(seconds * 1_000)
         self.now_ms += seconds * 1_000
 
@@ -84,7 +84,7 @@ class World:
 
 @pytest.fixture
 def world(fake_kafka: FakeKafka) -> Iterator[World]:
-    """A topic of two partitions with five records in the first."""
+    """Provide a topic of two partitions with five records in the first."""
     world = World(fake_kafka)
     world.send(5)
     yield world

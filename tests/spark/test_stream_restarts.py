@@ -41,8 +41,9 @@ HOUR_MS: Final = 3_600_000
 
 
 class World:
-    """A cluster with the topics `READ`, of two partitions, and `BESIDE`; the query that reads them;
-    and the values that it has to read.
+    """A cluster with the topics `READ`, of two partitions, and `BESIDE`, and the query over them.
+
+    It knows the values that the query has to read.
     """
 
     def __init__(self, kafka: FakeKafka, start: Mapping[str, str]) -> None:
@@ -99,7 +100,7 @@ class World:
         self.stream.run({**self.options, **(changed or {})}, crashes=crashes)
 
     def forget(self, partition: TopicPartition) -> None:
-        """The values of a partition that are gone may have been read, or not."""
+        """Accept the values of this removed partition as read or not."""
         gone = {value for value in self.wanted if value.startswith(f"{partition} ")}
         self.wanted -= gone
         self.may_be_read |= gone
@@ -148,7 +149,7 @@ def topic_misspelt_where_losses_are_allowed(world: World) -> Second:
 
 
 def other_topic_named(world: World) -> Second:
-    """A misspelt name that exists."""
+    """Rename the topic to a misspelt name that exists."""
     with world.kafka.control() as cluster:
         cluster.create_topic(ADDED, 1)
     world.send_more()
@@ -201,7 +202,7 @@ def recreated_with_less(world: World) -> Second:
 
 
 def recreated_with_more(world: World) -> Second:
-    """The log has the ids of topics."""
+    """Recreate the topic with more records; the log has the ids of topics."""
     with world.kafka.control() as cluster:
         cluster.delete_topic(READ)
         cluster.create_topic(READ, 2)

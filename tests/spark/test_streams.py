@@ -74,7 +74,7 @@ class Stream:
         return self.noting(**options).trigger(processingTime="0 seconds").start()
 
     def run(self, **options: object) -> dict[int, list[tuple[int, int]]]:
-        """The batches of a query that reads what there is."""
+        """Return the batches of a query that reads what there is."""
         self.batches = {}
         run_in_limited_batches(self.noting(**options))
         return self.batches
@@ -96,7 +96,7 @@ def stream(
     new_topic: Callable[[int], str],
     tmp_path: Path,
 ) -> Stream:
-    """A stream with five and three records."""
+    """Provide a stream with five and three records."""
     found = Stream(spark, kafka_cluster, new_topic(2), tmp_path)
     found.send(5, 3)
     return found

@@ -163,8 +163,9 @@ def test_a_batch_waits_for_the_fewest_offsets(
 def test_an_end_that_spark_does_not_plan_is_refused(
     new_process: Callable[..., SelfLimitedReader],
 ) -> None:
-    """Spark's wrapper for availableNow requests an end before it shows that of its log: the query
-    would begin again, where its options say.
+    """Spark's wrapper for availableNow requests an end before it shows that of its log.
+
+    The query would otherwise begin again at the start that its options give.
     """
     before = new_process()
     logged = before.latestOffset()

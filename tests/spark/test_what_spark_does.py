@@ -56,7 +56,7 @@ REAL_TIME = {"realTime": "5 seconds"}
 
 @pytest.fixture(scope="module")
 def small(spark: SparkSession) -> SparkSession:
-    """A session that knows the small sources, with Spark's filter push-down on."""
+    """Provide a session that knows the small sources, with Spark's filter push-down on."""
     session = spark.newSession()
     session.dataSource.register(NotedSource)
     session.dataSource.register(FilteredSource)
@@ -173,7 +173,7 @@ class Lives(NamedTuple):
 
 @pytest.fixture(scope="module")
 def lives(small: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lives:
-    """The stream begins at 100 and, when it is requested again, at 150."""
+    """Run a stream that begins at 100 and, when it is planned again, at 150."""
     folder, checkpoint = tmp_path_factory.mktemp("lives"), tmp_path_factory.mktemp("checkpoint")
     first, fails, noted = folder / "first", folder / "fails", Calls(folder / "calls")
     reader = small.readStream.format("noted").option("calls", str(folder / "calls"))
@@ -253,8 +253,9 @@ def test_spark_commits_a_batch_with_the_next_one_and_not_at_the_end(lives: Lives
 
 
 def test_spark_shows_a_python_source_nothing_of_the_checkpoint(lives: Lives) -> None:
-    """Neither options, environment and arguments of its process nor what a task has of its query:
-    why the source itself keeps where a query has begun.
+    """Neither its process nor its tasks have options, environment or arguments that tell.
+
+    The source itself therefore keeps where a query began.
     """
     calls = [*lives.first, *lives.second]
     # A task has the query's id, so its properties are among what is noted.
@@ -266,7 +267,7 @@ def test_spark_shows_a_python_source_nothing_of_the_checkpoint(lives: Lives) -> 
 
 
 def idle_gaps_s(calls: list[Call], at: int) -> list[float]:
-    """The times between the requests of a query that finds nothing new after `at`."""
+    """Return the times between the requests of a query that finds nothing new after `at`."""
     names = [call.name for call in calls]
     begun = max(position for position, name in enumerate(names) if name == "partitions")
     idle = [call for call in calls[begun:] if call.name.endswith("atestOffset")]

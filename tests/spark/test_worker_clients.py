@@ -36,7 +36,7 @@ def settings(fake_kafka: FakeKafka) -> Settings:
 
 
 def client_of(task: Task, settings: Settings) -> Consumer | Producer:
-    """The client that a task without rows has."""
+    """Return the client that a task without rows has."""
     with task(settings) as client:
         return client
 

@@ -48,7 +48,7 @@ def stress(python: str, fake: FakeKafka, core: str) -> str:
 
 
 def free_threaded_python(core: str) -> str:
-    """An interpreter without the GIL that can run us; skip the test where there is none."""
+    """Return an interpreter without the GIL that can run us; skip the test where there is none."""
     given = os.environ.get("PYKCLIENT_FREE_THREADED_PYTHON")
     python = given or next(filter(None, map(shutil.which, NAMES)), None)
     if python is None:

@@ -45,7 +45,7 @@ def test_every_key_of_kafka_is_in_one_table_with_its_default_or_the_reason(
 
 
 def tables() -> Iterator[tuple[str, str]]:
-    """The modules that define a table of transitions, and its name there."""
+    """Yield the modules that define a table of transitions, and its name there."""
     for path in (path for name in PACKAGES for path in (ROOT / name).rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.AnnAssign) and ast.unparse(node.target).startswith("NEXT"):

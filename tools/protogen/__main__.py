@@ -95,7 +95,7 @@ def _errors(jar: Path) -> str:
 
 
 def formatted(sources: Mapping[str, str]) -> dict[str, str]:
-    """The sources by path, as ruff formats those files of the project; all in one run of it."""
+    """Format the sources with ruff, as files of the project; all in one run."""
     with TemporaryDirectory() as folder:
         files = {path: Path(folder, path) for path in sources}
         for path, file in files.items():

@@ -27,10 +27,10 @@ from pykclient.errors.text import printable
 _TAIL = '''
 
 def error_for_code(code: int, message: str | None = None) -> BrokerError:
-    """The error that stands for a broker's error code, ready to be raised.
+    """Return the error for a broker's error code, ready to be raised.
 
-    `message` is what the broker said, or where it happened; None if there is nothing to add. A code
-    that Kafka 4.4 does not know gives a plain `BrokerError` that names it.
+    `message` is the broker's own message or the place of the error, None if there is nothing to
+    add. A code that Kafka 4.4 does not have gives a plain `BrokerError` that names it.
     """
     assert code != 0, "0 means that there is no error"
     message = message and printable(message)
@@ -59,7 +59,7 @@ def class_name(error: str) -> str:
 
 
 def emit_errors(errors: Sequence[ErrorFacts], banner: str) -> str:
-    """The source of `errors/broker.py`.
+    """Return the source of `errors/broker.py`.
 
     Raises:
         KeyError: a code has no explanation in `error_texts`.
@@ -102,14 +102,13 @@ def _class(error: ErrorFacts) -> list[str]:
 
 
 def _docstring(text: str) -> list[str]:
-    """`text` in one line, or its first sentence and the rest apart, or simply wrapped."""
+    """Quote `text` in one line, or its first sentence and the rest apart."""
     quoted = f'"""{text}"""'
     first, _, rest = text.partition(". ")
-    if len(quoted) > _WIDTH and rest and len(first) < _WIDTH - 3:
-        quoted = f'"""{first}.'
-        lines = [quoted, "", *textwrap.wrap(rest, _WIDTH), '"""']
-    elif len(quoted) > _WIDTH:
-        lines = [*textwrap.wrap(f'"""{text}', _WIDTH - 3), '"""']  # ruff joins a short last line
+    if len(quoted) > _WIDTH:
+        assert rest, f"one sentence, and too long: {text}"
+        assert len(first) < _WIDTH - 3, f"the first sentence is too long: {first}"
+        lines = [f'"""{first}.', "", *textwrap.wrap(rest, _WIDTH), '"""']
     else:
         lines = [quoted]
     return [f"    {line}" if line else "" for line in lines]

@@ -20,7 +20,7 @@ _BASES = {"request": "Request", "response": "Message", "data": "DataMessage"}
 
 
 def emit_module(messages: Sequence[Message], banner: str) -> str:
-    """The source of the module that holds `messages`: an API's pair, or some data schemas.
+    """Return the source of the module that holds `messages`: an API's pair, or some data schemas.
 
     A response must come before its request, which names the class of its response.
     """
@@ -89,7 +89,7 @@ def _imports(messages: Sequence[Message], module: ModuleCode) -> list[str]:
 
 
 def _natural(name: str) -> list[str | int]:
-    """The key under which ``pack_int8`` comes before ``pack_int16``, as ruff wants it."""
+    """Return the key under which ``pack_int8`` comes before ``pack_int16``, as ruff wants it."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
@@ -200,7 +200,7 @@ def _argument(code: StructCode, field: Field) -> str:
 
 
 def _stored(code: StructCode, field: Field) -> str:
-    """The argument, or a fresh object where the default is one that can change."""
+    """Return the argument, or a fresh object where the default is one that can change."""
     name, default = code.attribute(field), code.default(field)
     if code.is_plain_struct(field):
         return f"{default} if {name} is None else {name}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def read_method(code: StructCode) -> list[str]:
-    """The method's lines, as they stand in the class.
+    """Return the method's lines, as they stand in the class.
 
     The object is made without `__init__`, since every field is set here, once.
     """
@@ -46,7 +46,7 @@ def _runs(fields: Sequence[Field]) -> Iterator[list[Field]]:
 
 
 def _values(code: StructCode, run: Sequence[Field], version: int) -> list[str]:
-    """The fields of `run`, which are no arrays."""
+    """Return the fields of `run`, which are no arrays."""
     lines: list[str] = []
     present = [field for field in run if version in field.versions]
     if len(present) > 1:
@@ -103,7 +103,7 @@ def _list(code: StructCode, field: Field, version: int) -> str:
 
 
 def _element_size_min(code: StructCode, field: Field, version: int) -> int:
-    """The least number of bytes that one value of the field's type takes."""
+    """Return the least number of bytes that one value of the field's type takes."""
     if field.struct is not None:
         return _struct_size_min(code, field.struct, version)
     if field.element in FIXED_SIZES:
@@ -142,7 +142,7 @@ def _tags(code: StructCode) -> list[str]:
 
 
 def _tag(code: StructCode, field: Field, word: str) -> list[str]:
-    """The branch that reads one tagged field; in versions without it, the tag is an unknown one."""
+    """Return the branch that reads one tagged field; in versions without it the tag is unknown."""
     versions = field.versions & code.flexible
     condition = f"tag == {field.tag}"
     if versions.low > code.flexible.low:

@@ -20,7 +20,7 @@ class Api(NamedTuple):
 
 
 def request_type(api_key: int) -> type[Request]:
-    """The class of an API's requests; its module is loaded at first use.
+    """Return the class of an API's requests; the first use loads its module.
 
     Raises:
         UnsupportedVersionError: this client does not speak the API.
@@ -30,7 +30,7 @@ def request_type(api_key: int) -> type[Request]:
 
 
 def response_type(api_key: int) -> type[Message]:
-    """The class of an API's responses; its module is loaded at first use.
+    """Return the class of an API's responses; the first use loads its module.
 
     Raises:
         UnsupportedVersionError: this client does not speak the API.
@@ -52,7 +52,7 @@ def _message_type(api_key: int, suffix: str) -> Any:
 
 
 def emit_api_keys(messages: Sequence[Message], chosen: Sequence[str], banner: str) -> str:
-    """The source of `api_keys.py`: all keys, and a table of the `chosen` APIs."""
+    """Return the source of `api_keys.py`: all keys, and a table of the `chosen` APIs."""
     requests = sorted(
         (message for message in messages if message.kind == "request"),
         key=lambda message: message.api_key or 0,

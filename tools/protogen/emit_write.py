@@ -20,7 +20,7 @@ _LOCALS = {"out", "tags", "value", "version"}
 
 
 def write_method(code: StructCode) -> list[str]:
-    """The method's lines, as they stand in the class."""
+    """Return the method's lines, as they stand in the class."""
     body: list[str] = []
     for run in _runs(code.fields):
         if run[0].is_array:
@@ -50,7 +50,7 @@ def _runs(fields: Sequence[Field]) -> Iterator[list[Field]]:
 
 
 def _values(code: StructCode, run: Sequence[Field], version: int) -> list[str]:
-    """The fields of `run`, which are no arrays."""
+    """Return the fields of `run`, which are no arrays."""
     lines: list[str] = []
     for field in run:
         if version not in field.versions:
@@ -113,7 +113,7 @@ def _elements(code: StructCode, field: Field, version: int) -> list[str]:
 
 
 def _item_name(field: Field) -> str:
-    """A loop variable named after the element's type, as a variable has one type in a function."""
+    """Name a loop variable after the element's type: a variable has one type in a function."""
     name = snake_case(field.element)
     assert name not in _LOCALS, f"{name} is the name of another local"
     return f"{name}_" if keyword.iskeyword(name) else name
@@ -145,7 +145,7 @@ def _refused_tags(code: StructCode, version: int) -> list[str]:
 
 
 def _tags(code: StructCode) -> list[str]:
-    """The section of tagged fields; only those without their default are written."""
+    """Return the section of tagged fields; fields with their default are not written."""
     if not code.flexible:
         return []
     section = [_NO_TAGS]

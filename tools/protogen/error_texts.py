@@ -75,8 +75,8 @@ TEXTS = {
         " Seek to a valid offset, or let auto_offset_reset choose one."
     ),
     "CORRUPT_MESSAGE": (
-        "The broker refused a record batch whose checksum, size or form is wrong, or a record"
-        " without a key for a compacted topic."
+        "The broker refused a malformed record batch. Its checksum, size or form is wrong, or a"
+        " record for a compacted topic has no key."
     ),
     "UNKNOWN_TOPIC_OR_PARTITION": (
         "The broker does not know this topic or partition. Right after the topic was created this"
@@ -84,12 +84,12 @@ TEXTS = {
     ),
     "INVALID_FETCH_SIZE": "The fetch requested a size that makes no sense.",
     "LEADER_NOT_AVAILABLE": (
-        "The partition has no leader at the moment; an election is going on, or all its replicas"
+        "The partition has no leader at the moment. An election is going on, or all its replicas"
         " are down."
     ),
     "NOT_LEADER_OR_FOLLOWER": (
-        "This broker is not the partition's leader (any more), or no replica of it; the metadata"
-        " used was out of date."
+        "The broker is not, or no longer, the partition's leader, or has no replica of it. The"
+        " client's metadata was out of date."
     ),
     "REQUEST_TIMED_OUT": (
         "The broker could not finish the request within the time that the request allowed."
@@ -102,7 +102,7 @@ TEXTS = {
     ),
     "STALE_CONTROLLER_EPOCH": "The request came from a controller that has been replaced.",
     "OFFSET_METADATA_TOO_LARGE": (
-        "The note committed with an offset is too long; the broker's limit is"
+        "The metadata committed with an offset is too long. The broker's limit is"
         " offset.metadata.max.bytes."
     ),
     "NETWORK_EXCEPTION": "The connection broke before the response was there.",
@@ -113,10 +113,10 @@ TEXTS = {
         "There is no coordinator yet. If it stays so, the internal topic cannot be made: its"
         " replication factor may exceed the number of brokers."
     ),
-    "NOT_COORDINATOR": "This broker is not, or no longer, the coordinator; it must be looked up.",
+    "NOT_COORDINATOR": "The broker is not, or no longer, the coordinator; look it up again.",
     "INVALID_TOPIC_EXCEPTION": (
-        "The topic name is not allowed (letters, digits, '.', '_' and '-', at most 249), or the"
-        " topic is an internal one."
+        "The topic name is invalid, or the topic is an internal one. Names have letters, digits,"
+        " '.', '_' and '-', at most 249."
     ),
     "RECORD_LIST_TOO_LARGE": (
         "A batch is larger than a log segment of the topic. Lower batch_size, or raise"
@@ -126,25 +126,25 @@ TEXTS = {
         "Fewer replicas are in sync than min.insync.replicas requires; nothing was written."
     ),
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND": (
-        "The records were written, but fewer replicas are in sync than"
-        " min.insync.replicas requires."
+        "The records were written, but too few replicas are in sync. The topic requires"
+        " min.insync.replicas of them."
     ),
     "INVALID_REQUIRED_ACKS": "acks must be 0, 1 or all (-1).",
     "ILLEGAL_GENERATION": (
         "The group has moved on to another generation without this member; it must join again."
     ),
     "INCONSISTENT_GROUP_PROTOCOL": (
-        "This member shares no assignor with the others of its group, or they are of another"
-        " protocol. Give all of them the same group_protocol and partition_assignment_strategy."
+        "The member shares no assignor with the others of its group, or its group protocol"
+        " differs. Give all of them the same group_protocol and partition_assignment_strategy."
     ),
     "INVALID_GROUP_ID": "The group id is empty or not allowed.",
     "UNKNOWN_MEMBER_ID": (
-        "The coordinator does not know this member: it was removed for being silent, or the group"
-        " was deleted; it must join again."
+        "The coordinator does not know this member, which must join again. It was removed since"
+        " it sent no heartbeat, or the group was deleted."
     ),
     "INVALID_SESSION_TIMEOUT": (
-        "session_timeout_ms is outside the range that the broker allows"
-        " (group.min.session.timeout.ms to group.max.session.timeout.ms)."
+        "session_timeout_ms is outside the range that the broker allows. Its limits are"
+        " group.min.session.timeout.ms and group.max.session.timeout.ms."
     ),
     "REBALANCE_IN_PROGRESS": "The group is rebalancing; poll, then try again.",
     "INVALID_COMMIT_OFFSET_SIZE": "The commit is larger than the offsets topic can store.",
@@ -158,7 +158,7 @@ TEXTS = {
         "The user may not do this with the cluster. An ACL must allow it."
     ),
     "INVALID_TIMESTAMP": (
-        "A record's timestamp is too far from the broker's clock; the topic's limits are"
+        "A record's timestamp is too far from the broker's clock. The topic's limits are"
         " message.timestamp.before.max.ms and message.timestamp.after.max.ms."
     ),
     "UNSUPPORTED_SASL_MECHANISM": (
@@ -180,11 +180,11 @@ TEXTS = {
         "The replication factor is below 1 or above the number of available brokers."
     ),
     "INVALID_REPLICA_ASSIGNMENT": (
-        "The assignment of replicas names unknown or repeated brokers, or is not the same length"
-        " for every partition."
+        "The assignment of replicas is invalid. It names unknown or repeated brokers, or some"
+        " partitions have more replicas than others."
     ),
     "INVALID_CONFIG": "A configuration key or value is not allowed.",
-    "NOT_CONTROLLER": "This broker is not the controller; the request belongs to another one.",
+    "NOT_CONTROLLER": "The broker is not the controller; send the request to the controller.",
     "INVALID_REQUEST": "The broker understood the request's bytes, but not what they request.",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": (
         "The topic stores records in an old format that cannot do this."
@@ -195,13 +195,13 @@ TEXTS = {
     ),
     "DUPLICATE_SEQUENCE_NUMBER": "The broker has this batch of an idempotent producer already.",
     "INVALID_PRODUCER_EPOCH": (
-        "The producer's epoch is out of date: another producer with its transactional id started,"
-        " or its transaction ran out of time."
+        "The producer's epoch is out of date. Another producer with its transactional id started,"
+        " or its transaction timed out."
     ),
     "INVALID_TXN_STATE": "The transaction is in a state that does not allow this.",
     "INVALID_PRODUCER_ID_MAPPING": (
-        "The producer id does not belong to this transactional id (any more): the id was unused"
-        " for longer than transactional.id.expiration.ms."
+        "The producer id does not belong, or no longer, to this transactional id. The id expires"
+        " if it is unused for longer than transactional.id.expiration.ms."
     ),
     "INVALID_TRANSACTION_TIMEOUT": (
         "transaction_timeout_ms exceeds the broker's transaction.max.timeout.ms."
@@ -225,16 +225,15 @@ TEXTS = {
         "The broker refused the credentials. Check user name, password or token, and mechanism."
     ),
     "UNKNOWN_PRODUCER_ID": (
-        "The broker has forgotten this producer, since all its records in the partition were"
-        " deleted."
+        "The broker no longer knows this producer. All its records in the partition were deleted."
     ),
     "REASSIGNMENT_IN_PROGRESS": "The partition is being moved to other brokers.",
     "DELEGATION_TOKEN_AUTH_DISABLED": "The broker has no delegation tokens switched on.",
     "DELEGATION_TOKEN_NOT_FOUND": "There is no such delegation token.",
     "DELEGATION_TOKEN_OWNER_MISMATCH": "The delegation token belongs to another user.",
     "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": (
-        "Delegation tokens cannot be managed over this kind of connection, nor by one that was"
-        " itself opened with a token."
+        "Delegation tokens cannot be managed over this connection. It was opened with a token, or"
+        " without authentication."
     ),
     "DELEGATION_TOKEN_AUTHORIZATION_FAILED": "The user may not use this delegation token.",
     "DELEGATION_TOKEN_EXPIRED": "The delegation token has expired; make a new one.",
@@ -270,8 +269,8 @@ TEXTS = {
         "The group is subscribed to the topic, so its offsets cannot be deleted."
     ),
     "INVALID_RECORD": (
-        "The broker refused a record: a compacted topic needs keys, and the timestamp type and"
-        " offsets must fit. The request's other records may be fine."
+        "The broker refused an invalid record. A compacted topic needs keys, and the timestamp"
+        " type and offsets must fit. The request's other records may be fine."
     ),
     "UNSTABLE_OFFSET_COMMIT": (
         "Offsets of an open transaction are pending; they will be known when it ends."

@@ -42,12 +42,12 @@ class SettingFacts(NamedTuple):
 
 
 def find_jar() -> Path:
-    """The kafka-clients jar in the cache folder; fetched, with what it needs, when missing."""
+    """Return the kafka-clients jar in the cache folder; fetch it with its needs if missing."""
     return kafka_jars(KAFKA_VERSION).clients_jar
 
 
 def read_schemas(jar: Path) -> dict[str, str]:
-    """Schema name -> its text, for all message schemas in `jar` and the coordinators' jars."""
+    """Return the texts of all message schemas in `jar` and the coordinators' jars, by name."""
     coordinators = (
         jar.with_name(jar.name.replace("-clients-", f"-{name}-coordinator-"))
         for name in COORDINATORS

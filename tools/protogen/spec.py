@@ -104,7 +104,7 @@ class Message:
         return _api(self.name)
 
     def structs(self) -> list[Struct]:
-        """The root and all structures below it, each once, outer ones first."""
+        """Return the root and all structures below it, each once, outer ones first."""
         found = {self.root.name: self.root}
         pending = [self.root]
         while pending:
@@ -115,15 +115,15 @@ class Message:
         return [struct for struct in found.values() if self.used_in(struct)]
 
     def used_in(self, struct: Struct) -> Versions:
-        """The versions in which `struct` can stand on the wire, from the first to the last."""
+        """Return the versions in which `struct` may be sent, from the first to the last."""
         return _used_in(struct, self.root, self.versions)
 
 
 def parse(text: str, unstable_apis: Collection[str] = ()) -> Message:
-    """The schema in `text` (JSON with ``//`` comments), stable versions only but of some APIs.
+    """Parse a schema (JSON with ``//`` comments); unstable versions count for some APIs only.
 
     Raises:
-        ValueError: it says something that this parser does not know.
+        ValueError: the schema has something that this parser does not know.
     """
     raw = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
     _check_keys(raw, _MESSAGE_KEYS, raw["name"])

@@ -37,7 +37,7 @@ _PYTHON_TYPES = {
 
 
 def primitive(field: Field) -> str:
-    """The type's name in `pykclient.protocol.primitives`."""
+    """Return the type's name in `pykclient.protocol.primitives`."""
     return "boolean" if field.element == "bool" else field.element
 
 
@@ -60,7 +60,7 @@ class ModuleCode:
         return name
 
     def layout(self, fields: Sequence[Field]) -> str:
-        """The name of a ``struct`` layout of several fixed-size fields."""
+        """Return the name of a ``struct`` layout of several fixed-size fields."""
         name = "_" + "_".join(field.element.upper() for field in fields)
         self.layouts[name] = ">" + "".join(FORMAT_CODES[field.element] for field in fields)
         return name
@@ -88,16 +88,16 @@ class StructCode:
         return [field for _, field in sorted(tagged, key=lambda pair: pair[0])]
 
     def attribute(self, field: Field) -> str:
-        """The field's name in Python."""
+        """Return the field's name in Python."""
         name = snake_case(field.name)
         return f"{name}_" if keyword.iskeyword(name) else name
 
     def class_of(self, field: Field) -> str:
-        """The class of the structure that the field has, or is a list of."""
+        """Return the class of the structure that the field has, or is a list of."""
         return self._class_names[field.element]
 
     def label(self, field: Field) -> str:
-        """The name of the field in errors."""
+        """Return the name of the field in errors."""
         return f'"{self.class_name}.{self.attribute(field)}"'
 
     def is_flexible(self, field: Field, version: int) -> bool:
@@ -105,20 +105,20 @@ class StructCode:
         return version in (self.message.flexible if field.flexible is None else field.flexible)
 
     def form(self, field: Field, version: int) -> str:
-        """The start of the name of the primitive that reads or writes the field in `version`."""
+        """Return the prefix of the primitive that reads or writes the field in `version`."""
         compact = "compact_" if self.is_flexible(field, version) else ""
         return compact + ("nullable_" if version in field.nullable else "")
 
     def is_nullable(self, field: Field) -> bool:
-        """True if the field may be null in any version."""
+        """Tell whether the field may be null in any version."""
         return bool(field.nullable & self.versions)
 
     def is_plain_struct(self, field: Field) -> bool:
-        """True if the field is a structure that is neither null nor a list."""
+        """Tell whether the field is a structure that is neither null nor a list."""
         return self._is_struct(field) and not self.is_nullable(field)
 
     def is_struct_unless_null(self, field: Field) -> bool:
-        """True if the field is a structure that is present by default but may be null."""
+        """Tell whether the field is a structure that is present by default but may be null."""
         is_optional = self._is_struct(field) and self.is_nullable(field)
         return is_optional and not field.is_null_by_default
 
@@ -126,7 +126,7 @@ class StructCode:
         return field.struct is not None and not field.is_array
 
     def type(self, field: Field) -> str:
-        """The field's type in Python."""
+        """Return the field's type in Python."""
         name = _PYTHON_TYPES.get(field.element, "int")
         if field.struct is not None:
             name = self.class_of(field)
@@ -137,7 +137,7 @@ class StructCode:
         return f"{name} | None" if self.is_nullable(field) else name
 
     def default(self, field: Field) -> str:
-        """The field's default, as an expression."""
+        """Return the field's default, as an expression."""
         if field.is_null_by_default and self.is_nullable(field):
             return "None"
         if field.is_array:
@@ -161,7 +161,7 @@ class StructCode:
         return str(int(text or "0", 0))
 
     def differs(self, field: Field, owner: str = "self") -> str:
-        """The condition under which the field does not have its default."""
+        """Return the condition under which the field does not have its default."""
         value = f"{owner}.{self.attribute(field)}"
         if self.is_plain_struct(field) or self.is_struct_unless_null(field):
             assert field.struct is not None

@@ -21,7 +21,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """The range that `text` stands for. Raises ValueError."""
+        """Return the range that `text` stands for. Raises ValueError."""
         if text == "none":
             return NONE
         if text.endswith("+"):

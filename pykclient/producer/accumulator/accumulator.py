@@ -376,8 +376,9 @@ class RecordAccumulator:
 
     @property
     def is_empty(self) -> bool:
-        """True if all batches are done and reported, and no thread that entered before `close` can
-        add another one.
+        """True if all batches are done and reported and no thread can add another one.
+
+        A thread that entered before `close` still can.
         """
         if list(self._open_batches.inside):
             return False

@@ -1,14 +1,16 @@
-"""Bounce copiers and brokers as Kafka's system tests do, break a chain of `ExactlyOnce`, and stall
-applications between the calls of a transaction.
+"""Transactions under fire: bounced copiers and brokers, broken chains, stalled applications.
+
+It bounces copiers and brokers as Kafka's system tests do, breaks a chain of `ExactlyOnce`, and
+stalls applications between the calls of a transaction.
 
 Part of `make chaos`. It prints the table for `benchmarks/RESULTS.md`, section Transactions under
 fire.
 
 The environment can restrict it:
 
-`CHAOS_TRANSACTIONS_RUNS`   names of runs, separated by commas; all.
-`CHAOS_VERSIONS`            versions of Kafka; all tested ones.
-`CHAOS_TRANSACTIONS_SHORT`  if set: fewer records, and one bounce or stall of each copier.
+    `CHAOS_TRANSACTIONS_RUNS`   names of runs, separated by commas; all.
+    `CHAOS_VERSIONS`            versions of Kafka; all tested ones.
+    `CHAOS_TRANSACTIONS_SHORT`  if set: fewer records, and one bounce or stall of each copier.
 
 It exits with status 1 if there is a violation, and prints it.
 

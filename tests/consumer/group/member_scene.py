@@ -299,11 +299,11 @@ class Kip848Scene(MemberScene):
         return self.membership.state is state
 
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        """The only heartbeat without a response."""
+        """Return the only heartbeat without a response."""
         return self.take(ConsumerGroupHeartbeatRequest)
 
     def last_epoch(self) -> int:
-        """The member's epoch in the latest heartbeat."""
+        """Return the member's epoch in the latest heartbeat."""
         message = self.sent[-1].message
         assert isinstance(message, ConsumerGroupHeartbeatRequest)
         return message.member_epoch

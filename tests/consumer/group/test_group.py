@@ -160,7 +160,7 @@ def test_metadata_that_starts_over_takes_nothing_away(scene: GroupScene) -> None
 
 @pytest.fixture
 def matched(scene: GroupScene) -> GroupScene:
-    """A member that subscribes by a pattern and has both partitions."""
+    """Provide a member that subscribes by a pattern and has both partitions."""
     scene.update_metadata(T)
     scene.subscription.subscribe_pattern(re.compile("t"))
     scene.group.on_subscribed(scene.listener)
@@ -434,7 +434,7 @@ def test_a_commit_of_a_generation_of_before_ends_nothing(
 
 @pytest.fixture
 def joined() -> GroupScene:
-    """A member that has one partition of two."""
+    """Provide a member that has one partition of two."""
     scene = GroupScene("consumer")
     scene.subscription.subscribe(["t"])
     scene.join(A)

@@ -55,7 +55,7 @@ def scene() -> Kip848Scene:
 
 @pytest.fixture
 def stable() -> Kip848Scene:
-    """A member that has partitions 0 and 1 of topic a."""
+    """Provide a member that has partitions 0 and 1 of topic a."""
     scene = Kip848Scene()
     scene.join({A: (0, 1)})
     assert scene.is_in(MemberState.STABLE)

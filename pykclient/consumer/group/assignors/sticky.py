@@ -67,8 +67,9 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Members keep their partitions; those that move are revoked first, and assigned in a second
-    rebalance.
+    """An assignor by which members keep partitions, and moves take two rebalances.
+
+    The first rebalance revokes the partitions that move, and the second assigns them.
 
     It supports the eager protocol too, so that a group can migrate in two rolling restarts.
     """
