@@ -742,8 +742,10 @@ def test_offsets_of_a_group_that_has_moved_on_have_the_transaction_aborted() -> 
 def test_offsets_of_a_topic_that_is_gone_have_the_transaction_aborted(
     code: int, is_committing: bool
 ) -> None:
-    """E.g. deleted, or created again since its records were read: the coordinator never takes
-    them, and a commit would wait without end."""
+    """The topic was deleted or recreated since its records were read.
+
+    The coordinator never accepts its offsets, and a commit would wait without end.
+    """
     bench = Bench(request_timeout_ms=5_000, delivery_timeout_ms=20_000)
     sent = bench.send_offsets()
     commit = bench.call(bench.manager.commit) if is_committing else None

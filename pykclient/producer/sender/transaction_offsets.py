@@ -108,7 +108,7 @@ class TransactionOffsets:
             self._sent.popleft().operation.fail(error)
 
     def check_deadline(self, now_ms: int) -> None:
-        """Have the transaction aborted if offsets were not accepted in time."""
+        """Abort the transaction if its offsets were not accepted in time."""
         if now_ms >= self.deadline_ms:
             self._transactions.make_abortable(self._late(self._sent[0]))
 
