@@ -729,7 +729,7 @@ class NonEmptyGroupError(BrokerError):
 
 
 class GroupIdNotFoundError(BrokerError):
-    """There is no such group."""
+    """There is no group of this name and type."""
 
     code = 69
     name = "GROUP_ID_NOT_FOUND"

@@ -197,7 +197,9 @@ def test_brokers_that_convert_no_group_get_a_classic_member(
             work.poll_until(lambda: len(newer.assignment()) == 1, classic, newer)
             work.read_all(classic, newer)
             assert protocols(newer) == ["classic"]
-        assert "uses the classic protocol: GROUP_ID_NOT_FOUND" in caplog.text
+        text = "the group has classic members, and its coordinator does not convert it"
+        assert f"uses the classic protocol: {text} (GROUP_ID_NOT_FOUND: " in caplog.text
+        assert "to convert it, set group.consumer.migration.policy" in caplog.text
         work.check_read_once()
 
 

@@ -9,7 +9,7 @@ import pytest
 from pykclient.errors import ClusterMismatchError, DisconnectedError, RebootstrapRequiredError
 from pykclient.network.cluster.node import CoordinatorNode
 from pykclient.protocol.api_keys import ApiKey
-from pykclient.protocol.messages.api_versions import ApiVersionsRequest
+from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from pykclient.protocol.messages.metadata import MetadataResponse
 from tests.network.scripted_network import BROKERS, ScriptedNetwork
@@ -103,6 +103,22 @@ def test_a_misrouted_connection_carries_nothing(bound_newest: ScriptedNetwork) -
     assert held.error.__cause__.expected_cluster_id == "own"
     assert network.metadata.poll(network.now_ms + 10_000).requests
     assert network.client.is_ready(1, network.now_ms)
+
+
+def test_a_broker_that_is_another_one_later_ends_the_connection(
+    bound_newest: ScriptedNetwork,
+) -> None:
+    """Goal: a request for versions on an open connection, as by a group that chooses."""
+    network = bound_newest
+    asked = network.write(1, message=ApiVersionsRequest())
+    (peer,) = network.port.peers
+    peer.respond(ApiVersionsResponse(error_code=RebootstrapRequiredError.code))
+    network.turn()
+    assert peer.is_closed()
+    assert asked.response is None
+    assert isinstance(asked.error, DisconnectedError)
+    assert isinstance(asked.error.__cause__, ClusterMismatchError)
+    assert isinstance(network.client.last_error(1), ClusterMismatchError)
 
 
 def test_bootstrap_servers_are_asked_where_every_broker_is_misrouted() -> None:

@@ -239,7 +239,7 @@ TEXTS = {
     "DELEGATION_TOKEN_EXPIRED": "The delegation token has expired; make a new one.",
     "INVALID_PRINCIPAL_TYPE": "The kind of principal is not allowed here.",
     "NON_EMPTY_GROUP": "The group still has members; stop them first.",
-    "GROUP_ID_NOT_FOUND": "There is no such group.",
+    "GROUP_ID_NOT_FOUND": "There is no group of this name and type.",
     "FETCH_SESSION_ID_NOT_FOUND": "The broker dropped the fetch session; a new one is needed.",
     "INVALID_FETCH_SESSION_EPOCH": "The fetch session is out of step; a new one is needed.",
     "LISTENER_NOT_FOUND": (

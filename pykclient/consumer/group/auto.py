@@ -7,13 +7,16 @@ ConsumerGroupHeartbeat of Kafka 4.0 and the feature ``group.version``, the state
 (`Kip848Membership` acts). Otherwise it is *entering classic* (`ClassicMembership` acts), and
 *classic* once the coordinator has assigned a member id.
 
+An error in the coordinator's response is no choice: it is retried, or raised by `poll` first.
+
 A choice is valid for one membership. The next one chooses again, when the coordinator no longer
 knows the last: a classic member that was removed, or failed to join (its error is raised first),
-loses its partitions and chooses. A KIP-848 member is *refused* (`refusal`) if the coordinator no
-longer supports such groups, or if the group is classic and must not be converted. It commits,
-revokes its partitions and enters as a classic member. A static member (KIP-345) of an earlier
-membership may still exist. With the other protocol it is replaced at once: Kafka refuses an
-instance id (UNRELEASED_INSTANCE_ID) only if both are KIP-848 members.
+loses its partitions and chooses. One that was fenced does not: its error stays. A KIP-848 member is
+*refused* (`refusal`) if the coordinator no longer supports such groups, or if the group is classic
+and must not be converted. It commits, revokes its partitions and enters as a classic member. A
+static member (KIP-345) of an earlier membership may still exist. With the other protocol it is
+replaced at once: Kafka refuses an instance id (UNRELEASED_INSTANCE_ID) only if both are KIP-848
+members.
 
 One membership ends before the other one acts: this consumer is never two members at a time.
 
@@ -28,8 +31,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.config import CLASSIC_ONLY, KIP848_ONLY
+from pykclient.consumer.group.kip848.membership import GROUP_FEATURE
 from pykclient.consumer.group.rebalance import LoseAll
-from pykclient.errors import UnsupportedVersionError
+from pykclient.errors import UnsupportedVersionError, error_for_code
 from pykclient.network.broker.handshake import CLIENT_SOFTWARE_NAME
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import PollResult, Request
@@ -51,7 +55,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.types import GroupMetadata, TopicPartition
 
-GROUP_FEATURE: Final = "group.version"
 GROUP_VERSION_MIN: Final = 1
 """Minimum level of the feature for KIP-848 groups."""
 HEARTBEAT_VERSION_MIN: Final = 1
@@ -107,6 +110,8 @@ class AutoMembership:
         self._intent: Intent | None = None
         """The loss of partitions before the next choice."""
         self._error: KafkaError | None = None
+        self._refusal: BrokerError | None = None
+        """Error of the coordinator's last response to that request; None if it was good."""
 
     # For the group.
 
@@ -141,7 +146,7 @@ class AutoMembership:
 
     @property
     def rejection(self) -> KafkaError | None:
-        return self._chosen.rejection
+        return self._refusal or self._chosen.rejection
 
     @property
     def must_poll(self) -> bool:
@@ -160,6 +165,7 @@ class AutoMembership:
         if error is not None:
             return error
         error = self._chosen.take_error()
+        self._note_classic_member()
         if error is not None and not error.fatal and self.state is AutoState.ENTERING_CLASSIC:
             self._to(AutoState.LOSING)  # it may be a KIP-848 group by now
         return error
@@ -175,7 +181,7 @@ class AutoMembership:
         if self.state in (AutoState.CHOOSING, AutoState.LOSING):
             return  # the chosen membership will join with the subscription of that time
         if self.state is AutoState.IDLE:
-            if self._chosen.is_outside:
+            if self._chosen.is_outside and not self._chosen.has_error:
                 self._to(AutoState.LOSING)
                 return
             is_classic = self._chosen is self._classic
@@ -208,12 +214,19 @@ class AutoMembership:
 
     @property
     def _has_lost_classic(self) -> bool:
-        return self.state is AutoState.CLASSIC and self._classic.is_outside
+        # A fatal error stays. The member that has fenced this one must not be fenced in turn.
+        is_lost = self._classic.is_outside and not self._classic.has_error
+        return self.state is AutoState.CLASSIC and is_lost
+
+    def _note_classic_member(self) -> None:
+        """Stay with the classic protocol, since the coordinator has assigned a member id."""
+        if self.state is AutoState.ENTERING_CLASSIC and self._classic.member.member_id:
+            self._to(AutoState.CLASSIC)
 
     def begin_leave(self, reason: str, *, sends: bool) -> Intent:
         if self._intent is not None:
             self._intent.cancel()
-        self._intent = self._call = self._error = None
+        self._intent = self._call = self._error = self._refusal = None
         if self.state is not AutoState.IDLE:
             self._to(AutoState.IDLE)
         return self._chosen.begin_leave(reason, sends=sends)
@@ -228,12 +241,10 @@ class AutoMembership:
             return None
         if self._must_enter_classic:
             assert self._kip848.refusal is not None
-            self._enter(self._classic, str(self._kip848.refusal))
+            self._enter(self._classic, self._kip848.refusal)
         elif self._has_lost_classic:
             self._to(AutoState.LOSING)
             return self._lose()
-        elif self.state is AutoState.ENTERING_CLASSIC and self._classic.member.member_id:
-            self._to(AutoState.CLASSIC)
         return self._chosen.advance(now_ms)
 
     def _lose(self) -> Intent | None:
@@ -250,6 +261,8 @@ class AutoMembership:
             return self._ask(now_ms)
         if self.state is AutoState.LOSING:
             return PollResult()
+        # Also while the application works: the member may lose its generation before the next poll.
+        self._note_classic_member()
         return self._chosen.poll(now_ms, may_rebalance=may_rebalance)
 
     def restart(self, now_ms: int, *, is_wanted: bool) -> None:
@@ -279,7 +292,7 @@ class AutoMembership:
             assert isinstance(response, ApiVersionsResponse)
             if self._call is call:
                 self._call = None
-                self._on_versions(response, node_id)
+                self._on_versions(response, node_id, now_ms)
 
         def on_failure(error: KafkaError, now_ms: int) -> None:
             if self._call is call:
@@ -291,24 +304,38 @@ class AutoMembership:
         )
         return PollResult([Request(message, node_id, on_response, on_failure)])
 
-    def _on_versions(self, response: ApiVersionsResponse, node_id: int) -> None:
-        self._attempt.succeeded()
+    def _on_versions(self, response: ApiVersionsResponse, node_id: int, now_ms: int) -> None:
         if self._coordinator.is_replaced(node_id):
+            self._attempt.succeeded()
             return  # the new coordinator gets the next request
+        if response.error_code != 0:
+            self._on_refused(response.error_code, node_id, now_ms)
+            return
+        self._attempt.succeeded()
+        self._refusal = None
         reason = why_classic(response)
         if reason is None:
             self._enter(self._kip848, "the coordinator supports KIP-848 groups")
         else:
             self._enter(self._classic, reason)
 
+    def _on_refused(self, code: int, node_id: int, now_ms: int) -> None:
+        """Handle an error of the coordinator, whose response then lists no versions to choose by.
+
+        An error that a retry cures is retried; `poll` raises others, and then it is retried, too.
+        """
+        about = f"ApiVersions of the coordinator of group {self._coordinator.key!r}"
+        self._refusal = error = error_for_code(code, about)
+        self._coordinator.has_moved(node_id, error, error.name)
+        self._error = self._attempt.failed(error, now_ms)
+
     def _on_failure(self, error: KafkaError, node_id: int, now_ms: int) -> None:
-        self._attempt.back_off(error, now_ms)
+        if isinstance(error, UnsupportedVersionError):
+            self._enter(self._classic, str(error))
+            return
+        self._error = self._attempt.failed(error, now_ms)
         if error.retriable:
             self._coordinator.mark_unknown(node_id, error)
-        elif isinstance(error, UnsupportedVersionError):
-            self._enter(self._classic, str(error))
-        else:
-            self._error = error
 
     def _enter(self, membership: ClassicMembership | Kip848Membership, reason: str) -> None:
         is_classic = membership is self._classic

@@ -33,7 +33,7 @@ from pykclient.errors.tracebacks import without_frames
 from pykclient.network.broker import errors as failures
 from pykclient.network.broker.authentication import Authentication, AuthenticationState
 from pykclient.network.broker.fallback import NEWEST
-from pykclient.network.broker.handshake import Handshake, HandshakeState
+from pykclient.network.broker.handshake import Handshake, HandshakeState, check_reached
 from pykclient.network.cluster.node import wire_id
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog
@@ -45,6 +45,7 @@ from pykclient.protocol.message import (
     encode_request_parts,
     peek_correlation_id,
 )
+from pykclient.protocol.messages.api_versions import ApiVersionsResponse
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.protocol.reader import ELEMENTS_MAX
 
@@ -447,6 +448,8 @@ class Connection:
             entry.request.check(response)
         if isinstance(response, MetadataResponse):
             check_sent_back("Metadata", "a cluster id", response.cluster_id)
+        elif isinstance(response, ApiVersionsResponse):
+            check_reached(self.node, response.error_code, self._cluster_id())
         # Remove it only now: a malformed or contradictory response leaves its request in flight, so
         # that it fails with all the others.
         self._has_served = True

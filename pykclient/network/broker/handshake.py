@@ -42,6 +42,7 @@ from pykclient.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pykclient.errors import BrokerError
     from pykclient.protocol.message import Message, Request
     from pykclient.types import Node
 
@@ -146,12 +147,8 @@ class Handshake:
         self._versions_version = self.version
         if response.error_code != 0:
             self._to(HandshakeState.FAILED)
-            meant = self._versions_request.cluster_id
-            if response.error_code == RebootstrapRequiredError.code and meant is not None:
-                raise failures.misrouted(self._node, meant)
-            raise error_for_code(
-                response.error_code, f"{self._node} refused the ApiVersions request"
-            )
+            check_reached(self._node, response.error_code, self._versions_request.cluster_id)
+            raise _refused(self._node, response.error_code)
         return self._accept(_ranges(response), _features(response))
 
     def _accept(self, ranges: dict[int, tuple[int, int]], features: FinalizedFeatures) -> bool:
@@ -209,6 +206,25 @@ class Handshake:
     def _to(self, state: HandshakeState) -> None:
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
+
+
+def check_reached(node: Node, error_code: int, cluster_id: str | None) -> None:
+    """Check that a response to ApiVersions comes from the broker that the client expects.
+
+    `cluster_id` is the expected cluster's, or None if any will do.
+
+    Raises:
+        ClusterMismatchError: another broker is at the address.
+        RebootstrapRequiredError: the same, and the client expects no cluster.
+    """
+    if error_code == RebootstrapRequiredError.code:
+        if cluster_id is None:
+            raise _refused(node, error_code)
+        raise failures.misrouted(node, cluster_id)
+
+
+def _refused(node: Node, error_code: int) -> BrokerError:
+    return error_for_code(error_code, f"{node} refused the ApiVersions request")
 
 
 def _refused_ranges(frame: memoryview) -> dict[int, tuple[int, int]]:

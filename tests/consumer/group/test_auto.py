@@ -12,11 +12,19 @@ from pykclient.errors import (
     AuthenticationError,
     BrokerError,
     BrokerUnsupportedVersionError,
+    CoordinatorNotAvailableError,
+    DecodeError,
     DisconnectedError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     InconsistentGroupProtocolError,
+    InvalidRequestError,
     KafkaError,
+    NotCoordinatorError,
+    RebootstrapRequiredError,
     UnknownMemberIdError,
+    UnknownServerError,
     UnreleasedInstanceIdError,
     UnsupportedVersionError,
 )
@@ -33,6 +41,7 @@ from pykclient.protocol.messages.consumer_group_heartbeat import (
 )
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from pykclient.types import TopicPartition
 from tests.consumer.group.group_scene import INTERVAL_MS, MAX_POLL_MS, GroupScene
 from tests.consumer.known_cluster import topic
@@ -91,6 +100,13 @@ class AutoScene(GroupScene):
         self.assign(partitions)
         assert self.subscription.partitions == set(partitions)
         self.events.clear()
+
+    def answer_join(self) -> None:
+        """Accept the member's JoinGroup; another member leads."""
+        self.sent_request(JoinGroupRequest)
+        self._respond(
+            JoinGroupResponse(generation_id=1, protocol_name="range", leader="m-2", member_id="m-1")
+        )
 
     def refuse(self, error: type[BrokerError]) -> None:
         """Respond to the pending heartbeat or JoinGroup with an error."""
@@ -184,6 +200,66 @@ def test_a_broker_that_cannot_be_asked_is_a_classic_one(scene: AutoScene) -> Non
     scene.sent_request(JoinGroupRequest)
 
 
+REFUSALS = [
+    *(UnknownServerError, CoordinatorNotAvailableError, NotCoordinatorError, InvalidRequestError),
+    *(BrokerUnsupportedVersionError, RebootstrapRequiredError),
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_an_error_is_no_choice(
+    scene: AutoScene, caplog: pytest.LogCaptureFixture, error: type[BrokerError]
+) -> None:
+    """A broker that starts or fails lists no APIs; it is not older than Kafka 4.0 for that."""
+    caplog.set_level(logging.INFO)
+    scene.ask()
+    for _ in range(3):
+        scene._respond(ApiVersionsResponse(error_code=error.code))
+        assert scene.membership.state is AutoState.CHOOSING
+        assert scene.group.protocol is None
+        assert isinstance(scene.group.rejection, error), "an empty poll raises it after a session"
+        scene.poll()
+        assert not scene.sent, "it pauses"
+        if error.retriable:
+            assert not scene.group.has_error
+        else:
+            assert isinstance(scene.group.take_error(), error)
+        scene.poll(5_000)
+        if not scene.sent:  # this one no longer coordinates the group
+            scene.find_coordinator()
+            scene.poll(5_000)
+        scene.sent_request(ApiVersionsRequest)
+    assert "uses the" not in caplog.text
+    scene.list_versions()
+    assert scene.group.protocol == "consumer"
+    assert scene.group.rejection is None
+
+
+def test_a_broker_that_was_replaced_and_refuses_is_void(scene: AutoScene) -> None:
+    scene.ask()
+    scene.membership._coordinator.mark_unknown(scene.coordinator_id, "moved")
+    scene.now_ms += 5_000
+    scene.find_coordinator(3)
+    scene._respond(ApiVersionsResponse(error_code=InvalidRequestError.code))
+    assert not scene.group.has_error
+    scene.poll()
+    scene.sent_request(ApiVersionsRequest)
+
+
+def test_a_response_that_cannot_be_read_is_raised_the_second_time(scene: AutoScene) -> None:
+    scene.ask()
+    for is_final in (False, True):
+        lost = DisconnectedError("gone")
+        lost.__cause__ = DecodeError("no number")
+        scene.fail(lost)
+        assert scene.group.has_error is is_final
+        scene.now_ms += 5_000
+        if not is_final:
+            scene.find_coordinator()
+            scene.poll(5_000)
+    assert isinstance(scene.group.take_error(), DecodeError)
+
+
 def test_a_coordinator_that_is_gone_is_looked_up_and_the_next_one_asked(scene: AutoScene) -> None:
     scene.ask()
     scene.fail(DisconnectedError("gone"))
@@ -232,9 +308,25 @@ def test_a_consumer_may_leave_while_it_chooses(scene: AutoScene) -> None:
 # From KIP-848 to the classic protocol.
 
 
-@pytest.mark.parametrize("error", [BrokerUnsupportedVersionError, GroupIdNotFoundError])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            BrokerUnsupportedVersionError,
+            "its coordinator does not accept KIP-848 members (UNSUPPORTED_VERSION: said); to use "
+            "KIP-848, enable the feature group.version with kafka-features.sh",
+        ),
+        (
+            GroupIdNotFoundError,
+            "the group has classic members, and its coordinator does not convert it "
+            "(GROUP_ID_NOT_FOUND: said); to convert it, set group.consumer.migration.policy of the "
+            "brokers to bidirectional or upgrade, and use assignors that brokers have; or stop all "
+            "its members first",
+        ),
+    ],
+)
 def test_a_group_that_is_not_served_as_one_of_kip848_is_joined_as_a_classic_one(
-    scene: AutoScene, caplog: pytest.LogCaptureFixture, error: type[BrokerError]
+    scene: AutoScene, caplog: pytest.LogCaptureFixture, error: type[BrokerError], reason: str
 ) -> None:
     caplog.set_level(logging.INFO)
     scene.ask()
@@ -245,7 +337,12 @@ def test_a_group_that_is_not_served_as_one_of_kip848_is_joined_as_a_classic_one(
     scene.sent_request(JoinGroupRequest)
     assert scene.group.protocol == "classic"
     assert not scene.group.has_error
-    assert error.name in caplog.text
+    assert f"group 'g': uses the classic protocol: {reason}\n" in caplog.text
+    refused = scene.history()[0]
+    assert (refused.reason, refused.error) == ("the consumer has subscribed", reason)
+    for text in (caplog.text, str(scene.history())):
+        assert "no such group" not in text
+        assert "does not support" not in text
     assert "WARNING" not in caplog.text
     assert not scene.events
 
@@ -303,6 +400,66 @@ def test_an_instance_id_that_is_not_free_is_no_reason_for_the_classic_protocol()
 
 
 # From the classic protocol to KIP-848.
+
+
+@pytest.mark.parametrize("is_polled", [False, True])
+def test_a_member_that_fails_to_sync_while_the_application_works_stays_one(
+    scene: AutoScene, *, is_polled: bool
+) -> None:
+    """Goal: one membership. The coordinator still has the member, which must not choose again."""
+    scene.ask()
+    scene.list_versions(features={})
+    scene.poll()
+    scene.answer_join()
+    scene.wait(0)
+    scene.sent_request(SyncGroupRequest)
+    scene._respond(SyncGroupResponse(error_code=GroupAuthorizationFailedError.code))
+    if is_polled:
+        scene.poll()
+    assert isinstance(scene.group.take_error(), GroupAuthorizationFailedError)
+    assert scene.membership.state is AutoState.CLASSIC
+    scene.poll(5_000)
+    assert scene.sent_request(JoinGroupRequest).member_id == "m-1"
+
+
+@pytest.mark.parametrize("request_type", [JoinGroupRequest, SyncGroupRequest, HeartbeatRequest])
+def test_a_static_member_that_was_replaced_does_not_come_back(request_type: type[object]) -> None:
+    """Goal: it would fence the member that has its name, which would do the same in turn."""
+    scene = AutoScene(group_instance_id="i")
+    if request_type is HeartbeatRequest:
+        scene.join_as("classic", A)
+        scene.poll(INTERVAL_MS)
+    else:
+        scene.ask()
+        scene.list_versions(features={})
+        scene.poll()
+    if request_type is SyncGroupRequest:
+        scene.answer_join()
+        scene.poll()
+    [request] = scene.sent
+    assert isinstance(request.message, request_type)
+    if request_type is SyncGroupRequest:
+        scene._respond(SyncGroupResponse(error_code=FencedInstanceIdError.code))
+    else:
+        scene.refuse(FencedInstanceIdError)
+    for _ in range(3):
+        scene.poll(10_000)
+        assert isinstance(scene.group.take_error(), FencedInstanceIdError)
+        assert not scene.sent
+
+
+def test_a_static_member_that_was_replaced_may_not_subscribe_again() -> None:
+    scene = AutoScene(group_instance_id="i")
+    scene.join_as("classic", A)
+    scene.poll(INTERVAL_MS)
+    scene.refuse(FencedInstanceIdError)
+    assert isinstance(scene.group.take_error(), FencedInstanceIdError)
+    scene.leave()
+    scene.subscription.subscribe(["t"])
+    scene.group.on_subscribed(scene.listener)
+    scene.poll(10_000)
+    assert isinstance(scene.group.take_error(), FencedInstanceIdError)
+    assert not scene.sent
 
 
 def test_a_classic_member_stays_one_where_its_coordinator_is_upgraded(scene: AutoScene) -> None:

@@ -20,6 +20,7 @@ from pykclient.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupAuthorizationFailedError,
+    GroupIdNotFoundError,
     NotCoordinatorError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
@@ -522,6 +523,20 @@ def test_brokers_without_such_groups_are_reported_as_such() -> None:
         error = scene.membership.take_error()
         assert isinstance(error, UnsupportedVersionError)
         assert "group_protocol=classic" in str(error)
+        assert "the feature group.version enabled" in str(error)
+
+
+def test_a_classic_group_that_is_not_converted_is_reported_as_such(scene: Kip848Scene) -> None:
+    """Goal: the group exists; the error says why it cannot be joined, and how it can."""
+    scene.membership.request_join()
+    scene.poll()
+    scene.respond(code=GroupIdNotFoundError.code)
+    error = scene.membership.take_error()
+    assert isinstance(error, GroupIdNotFoundError)
+    assert "group 'g': the group has classic members, and its coordinator does not" in str(error)
+    assert "group.consumer.migration.policy" in str(error)
+    assert "group_protocol=classic or auto" in str(error)
+    assert "no such group" not in str(error)
 
 
 # Leaving.

@@ -49,6 +49,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
+from pykclient.errors.text import printable
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
 from pykclient.network.retry import Attempt
@@ -69,6 +70,9 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
 
     TopicIdPartitions = dict[bytes, tuple[int, ...]]
+
+GROUP_FEATURE: Final = "group.version"
+"""Feature of clusters that support KIP-848 groups."""
 
 MEMBER_ID_BYTES: Final = 16
 
@@ -215,8 +219,8 @@ class Kip848Membership:
         """The member as the coordinator knows it."""
         self.rejection: KafkaError | None = None
         """Last error by which the coordinator refused this member; None if it accepted it."""
-        self.refusal: KafkaError | None = None
-        """Error by which the coordinator does not support KIP-848 for this group, or None."""
+        self.refusal: str | None = None
+        """Reason why the group cannot use KIP-848, and the cure; None if it may."""
         self.state = MemberState.UNSUBSCRIBED
         self.left: Operation[None] = Operation()
         self._config = config
@@ -410,7 +414,7 @@ class Kip848Membership:
         elif self.state is MemberState.FATAL and self._may_try_again(now_ms):
             self._join("the consumer tries again", now_ms)
         elif self.state is MemberState.REFUSED:
-            self._history.begin_once("the coordinator does not support KIP-848 groups", now_ms)
+            self._history.begin_once(self.refusal or "", now_ms)
             # If the coordinator still has the member, it accepts a last commit.
             self._intent = RevokeAll() if self.member.is_member else LoseAll()
             self._intent.commit_deadline_ms = now_ms + self._config.request_timeout_ms
@@ -616,9 +620,10 @@ class Kip848Membership:
             return
         self._call = None
         if response.error_code != 0:
-            said = f": {response.error_message}" if response.error_message else ""
-            about = f"ConsumerGroupHeartbeat of group {self.member.group_id!r}{said}"
-            self._on_error_code(error_for_code(response.error_code, about), node_id, now_ms)
+            said = response.error_message or ""
+            about = f"ConsumerGroupHeartbeat of group {self.member.group_id!r}"
+            error = error_for_code(response.error_code, f"{about}: {said}" if said else about)
+            self._on_error_code(error, said, node_id, now_ms)
             return
         try:
             member_id = response.member_id or ""
@@ -669,12 +674,12 @@ class Kip848Membership:
             self._coordinator.mark_unknown(node_id, error)
             self._retry_later(error, now_ms)
         elif self._has_classic and isinstance(error, NOT_SERVED):
-            self._refuse(error, now_ms)
+            self._refuse(why_refused(error), now_ms)
         else:
             self._fail(error, now_ms)
 
-    def _on_error_code(self, error: BrokerError, node_id: int, now_ms: int) -> None:
-        """Handle an error code, as Java does."""
+    def _on_error_code(self, error: BrokerError, said: str, node_id: int, now_ms: int) -> None:
+        """Handle an error code, as Java does. `said` is the coordinator's text, or empty."""
         passes = error.retriable or isinstance(error, UNKNOWN_MEMBER)
         self.rejection = error if passes else None
         self._fields.forget()
@@ -686,12 +691,14 @@ class Kip848Membership:
         elif isinstance(error, UNKNOWN_MEMBER):
             self._on_fenced(error, now_ms)
         elif self._has_classic and isinstance(error, (*NOT_SERVED, GroupIdNotFoundError)):
-            self._on_not_served(error, now_ms)
+            self._on_not_served(error, said, now_ms)
         elif isinstance(error, RAISED):
             self._retry_later(error, now_ms)
             self._error = error
         elif error.retriable:
             self._retry_later(error, now_ms)
+        elif isinstance(error, GroupIdNotFoundError) and self.state is MemberState.JOINING:
+            self._fail(_unconverted(error, self.member.group_id, said), now_ms)
         else:
             self._fail(error, now_ms)
 
@@ -705,7 +712,7 @@ class Kip848Membership:
         self._due_ms = 0  # no heartbeat is expected any more
         self._drop_out(MemberState.FENCED, str(error), now_ms)
 
-    def _on_not_served(self, error: BrokerError, now_ms: int) -> None:
+    def _on_not_served(self, error: BrokerError, said: str, now_ms: int) -> None:
         """Handle an error by which the coordinator does not support KIP-848 for this group.
 
         GROUP_ID_NOT_FOUND ends the membership of a member, since the group was replaced. To a
@@ -714,10 +721,10 @@ class Kip848Membership:
         if isinstance(error, GroupIdNotFoundError) and self.state is not MemberState.JOINING:
             self._on_fenced(error, now_ms)
         else:
-            self._refuse(error, now_ms)
+            self._refuse(why_refused(error, said), now_ms)
 
-    def _refuse(self, error: KafkaError, now_ms: int) -> None:
-        self.refusal = error
+    def _refuse(self, reason: str, now_ms: int) -> None:
+        self.refusal = reason
         if self.state not in IN_GROUP:
             self._leave_epoch = None
             return
@@ -726,9 +733,9 @@ class Kip848Membership:
                 "group %r: its coordinator no longer supports KIP-848 groups, so this consumer "
                 "commits what it can and continues with the classic protocol: %s",
                 self.member.group_id,
-                error,
+                reason,
             )
-        self._history.fail(str(error), now_ms)
+        self._history.fail(reason, now_ms)
         self._stop()
         self._to(MemberState.REFUSED)
 
@@ -763,10 +770,38 @@ class Kip848Membership:
         self.state = state
 
 
+def why_refused(error: KafkaError, said: str = "") -> str:
+    """Return why a group cannot use KIP-848, and the cure.
+
+    `said` is the text of the coordinator's response, or empty.
+    """
+    if not isinstance(error, BrokerError):
+        return str(error)  # the broker lacks the API
+    named = ": ".join(filter(None, (error.name, printable(said))))
+    if isinstance(error, GroupIdNotFoundError):
+        return (
+            f"the group has classic members, and its coordinator does not convert it ({named}); "
+            f"to convert it, set group.consumer.migration.policy of the brokers to bidirectional "
+            f"or upgrade, and use assignors that brokers have; or stop all its members first"
+        )
+    return (
+        f"its coordinator does not accept KIP-848 members ({named}); to use KIP-848, enable the "
+        f"feature {GROUP_FEATURE} with kafka-features.sh"
+    )
+
+
+def _unconverted(cause: BrokerError, group_id: str, said: str) -> GroupIdNotFoundError:
+    error = GroupIdNotFoundError(
+        f"group {group_id!r}: {why_refused(cause, said)}; or set group_protocol=classic or auto"
+    )
+    error.__cause__ = cause
+    return error
+
+
 def _unsupported(cause: KafkaError) -> UnsupportedVersionError:
     error = UnsupportedVersionError(
         f"the brokers do not support KIP-848 groups: set group_protocol=classic or auto, or use "
-        f"Kafka 4.0 or newer ({cause})"
+        f"Kafka 4.0 or newer with the feature {GROUP_FEATURE} enabled ({cause})"
     )
     error.__cause__ = cause
     return error
