@@ -77,6 +77,85 @@ def test_what_no_provider_has_stays_as_it_is(settings: dict[str, str]) -> None:
     assert password_of(SCRAM | settings | {"sasl.password": "${vault:x}"}) == "${vault:x}"
 
 
+@pytest.mark.promise("secrets may be references, which configuration providers look up")
+@pytest.mark.parametrize(
+    ("settings", "warning"),
+    [
+        (
+            {"sasl.password": "${env:KAFKA_PASSWORD}"},
+            "sasl.password refers to the configuration provider 'env', which no setting defines: "
+            "the reference itself is the value. Set config.providers=env and "
+            "config.providers.env.class=org.apache.kafka.common.config.provider."
+            "EnvVarConfigProvider",
+        ),
+        (
+            FILE | {"sasl_password": "${env:KAFKA_PASSWORD}"},
+            "sasl_password refers to the configuration provider 'env', which no setting defines "
+            "(config.providers is f): the reference itself is the value. Set config.providers=f,env",
+        ),
+        (
+            ENV | {"sasl.password": "a-${evn:KAFKA_PASSWORD}"},
+            "sasl.password refers to the configuration provider 'evn', which no setting defines "
+            "(config.providers is env): the reference itself is the value. Correct the name, or set",
+        ),
+        ({"client.id": "${vault:a}${env:b}"}, "providers 'env', 'vault', which no setting defines"),
+    ],
+)
+def test_a_reference_to_a_provider_that_no_setting_defines_is_warned_of(
+    settings: dict[str, str], warning: str
+) -> None:
+    given = {**SCRAM, "security.protocol": "SASL_SSL", **{"sasl.password": "p"}}
+    if "sasl_password" in settings:
+        del given["sasl.password"]
+    (found,) = ConsumerConfig.from_settings(given | settings).security_warnings
+    assert warning in found
+    assert "KAFKA_PASSWORD" not in found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sasl.password": "a$}{b${no"},
+        {"sasl.password": "${a b!c:d}"},
+        ENV | {"sasl.password": "${env:KAFKA_NESTED}"},
+        ENV | {"sasl.password": "${env:KAFKA_PASSWORD}"},
+    ],
+)
+def test_other_texts_are_not_warned_of(
+    settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_NESTED", "${env:KAFKA_PASSWORD}")  # the password is this text
+    given = {**SCRAM, "security.protocol": "SASL_SSL"}
+    assert ConsumerConfig.from_settings(given | settings).security_warnings == []
+
+
+def test_an_invalid_value_with_a_reference_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"9092.* refers to the configuration provider 'env', w"):
+        ConsumerConfig.from_settings({"bootstrap.servers": "${env:BROKER}:9092"})
+
+
+def test_a_keyword_counts_instead_of_a_reference_of_the_mapping() -> None:
+    given = {**SCRAM, "security.protocol": "SASL_SSL", "sasl.password": "${env:KAFKA_PASSWORD}"}
+    assert ConsumerConfig.from_settings(given, sasl_password="p").security_warnings == []
+
+
+def test_keywords_may_refer_to_providers_of_the_mapping() -> None:
+    config = ConsumerConfig.from_settings(SCRAM | ENV, sasl_password="${env:KAFKA_PASSWORD}")
+    assert config.credentials is not None
+    assert config.credentials[1].current().value == CANARY
+
+
+@pytest.mark.parametrize("names", [{}, {"config.providers": "vault,en"}])
+def test_settings_of_a_provider_that_config_providers_does_not_name_are_refused(
+    names: dict[str, str],
+) -> None:
+    given = {key: value for key, value in ENV.items() if key != "config.providers"} | names
+    if names:
+        given |= {f"config.providers.{name}.class": "EnvVarConfigProvider" for name in ("vault", "en")}
+    with pytest.raises(ConfigError, match=r"config\.providers\.env\.class .* config\.providers"):
+        ConsumerConfig.from_settings(SCRAM | given | {"sasl.password": "p"})
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -20,7 +20,7 @@ from pykclient.cli.private_file import is_readable_by_all
 from pykclient.cli.prompt import ask, variable_of
 from pykclient.config.client_properties import config_class, from_properties
 from pykclient.config.given_settings import from_text
-from pykclient.config.providers import DIRECTORY, ENVIRONMENT, FILE, PROVIDERS
+from pykclient.config.providers import PROVIDERS, STANDARD_PROVIDERS
 from pykclient.config.references import is_reference, references
 from pykclient.config.setting import is_secret
 from pykclient.config.unknown_keys import is_known, underscored
@@ -36,9 +36,6 @@ BOOTSTRAP_VARIABLE: Final = "PYKCLIENT_BOOTSTRAP_SERVERS"
 BOOTSTRAP_KEY: Final = "bootstrap.servers"
 TIMEOUT_S: Final = 10.0
 TIMEOUT_KEY: Final = "default.api.timeout.ms"
-
-STANDARD_PROVIDERS: Final = {"env": ENVIRONMENT, "file": FILE, "dir": DIRECTORY}
-"""Configuration providers by the names that references use, if no setting defines others."""
 
 COMMAND_LINE: Final = "the command line"
 

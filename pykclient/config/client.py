@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-from pykclient.config.providers import with_providers
+from pykclient.config.providers import providers_of, undefined, with_providers
 from pykclient.config.security import SecurityConfig, names
 from pykclient.config.setting import (
     LONG_MAX,
@@ -195,10 +195,18 @@ class ClientConfig(SecurityConfig):
         """
         given: dict[str, object] = {}
         wrong: list[str] = []
-        for source in ({} if settings is None else settings, keywords):
+        undefined_by_name: dict[str, str | None] = {}
+        sources = ({} if settings is None else settings, keywords)
+        for source in sources:
             if not isinstance(source, Mapping):
                 raise cls._no_mapping(source)
-            given.update(cls._read(with_providers(source), wrong))
+        providers = providers_of(*sources)
+        for source in sources:
+            warnings = {key: undefined(str(key), value, providers) for key, value in source.items()}
+            given.update(cls._read(with_providers(source, providers), warnings, wrong))
+            for spelling, warning in warnings.items():
+                if isinstance(spelling, str) and (setting := cls.setting_of(spelling)) is not None:
+                    undefined_by_name[setting.name] = warning
         is_dotted = any("." in str(spelling) for spelling in settings or ())
         config = cls()
         values = vars(config)
@@ -207,6 +215,7 @@ class ClientConfig(SecurityConfig):
                 key = setting.key if is_dotted else setting.name
                 wrong.append(f"{key} is missing: give {setting.kind.allowed}.")
             values[setting.name] = given.get(setting.name, setting.default)
+        values["reference_warnings"] = tuple(filter(None, undefined_by_name.values()))
         if not wrong:
             try:
                 config._reconcile(given.keys())
@@ -230,8 +239,16 @@ class ClientConfig(SecurityConfig):
         )
 
     @classmethod
-    def _read(cls, source: Mapping[Any, object], wrong: list[str]) -> Iterator[tuple[str, object]]:
-        """Yield the settings that are valid; append the complaints about the others to `wrong`."""
+    def _read(
+        cls,
+        source: Mapping[Any, object],
+        warnings: Mapping[Any, str | None],
+        wrong: list[str],
+    ) -> Iterator[tuple[str, object]]:
+        """Yield the settings that are valid; append the complaints about the others to `wrong`.
+
+        `warnings` has, for each key, the warning about references that are part of the value.
+        """
         spellings: dict[str, str] = {}
         values: dict[str, object] = {}
         is_dotted = any("." in str(spelling) for spelling in source)
@@ -256,7 +273,7 @@ class ClientConfig(SecurityConfig):
                 try:
                     read = setting.read(value, spelling)
                 except ConfigError as error:
-                    wrong.append(str(error))
+                    wrong.append(" ".join(filter(None, (str(error), warnings.get(spelling)))))
                     read = setting.default
                 other = spellings.setdefault(setting.name, spelling)
                 if other != spelling and read != values[setting.name]:

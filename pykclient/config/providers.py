@@ -3,7 +3,8 @@
 Only the reference is sent to other processes or written to files, so a secret exists only where it
 is used. ``config.providers=env`` names a provider and ``config.providers.env.class`` its class.
 ``${env:NAME}`` or ``${file:/path/of.properties:key}`` in any text value is replaced by the
-provider's value. Without a provider of that name, the text stays as it is.
+provider's value. Without a provider of that name, the text stays as it is, as in Java, and
+`undefined` returns a warning of it: a broker would get the reference as the password.
 
 The policy limits what a reference in text (`pykclient.config.setting_text`), or from a provider
 that text defines, may read. The value counts as text itself, whatever refers to it.
@@ -59,6 +60,12 @@ ENVIRONMENT: Final = "EnvVarConfigProvider"
 FILE: Final = "FileConfigProvider"
 DIRECTORY: Final = "DirectoryConfigProvider"
 
+STANDARD_PROVIDERS: Final = {"env": ENVIRONMENT, "file": FILE, "dir": DIRECTORY}
+"""Configuration providers by the names that references usually have."""
+
+NAME_LENGTH_MAX: Final = 100
+UNDEFINED_MAX: Final = 3
+"""Unknown providers of one setting that a warning names."""
 PROVIDERS_MAX: Final = 100
 """Configuration providers of one client."""
 RESOLVED_LENGTH_MAX: Final = 1_000_000
@@ -72,30 +79,53 @@ each, and without a limit where what is repeated repeats itself."""
 VARIABLE_LENGTH_MAX: Final = 255
 """Characters of the name of a variable that is compared with a pattern."""
 
+_CLASS_PREFIX: Final = "org.apache.kafka.common.config.provider."
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,29}")
+"""Name of a provider that a warning may show. Other text before a colon is more likely to be a part
+of a password."""
 _REPEATS: Final = re.compile(r"\\.|\(\?|[*+?{]", re.DOTALL)
 _REPEATED_GROUP: Final = re.compile(r"\)[*+?{]")
 _BACK_REFERENCE: Final = re.compile(r"\\[0-9]|\(\?P=")
 
 
-def with_providers(source: Mapping[Any, object]) -> Mapping[Any, object]:
-    """Return settings with references replaced, and without the providers' own settings.
+def providers_of(*sources: Mapping[Any, object]) -> Mapping[str, Provider]:
+    """Return the providers that the mappings of one client define together, by name.
 
     Raises:
-        ConfigError: a provider cannot be used, or lacks a key. The text shows no value.
+        ConfigError: a provider cannot be used, or is not listed in ``config.providers``.
     """
-    own = {
-        underscored(key): value
+    spelled = {
+        underscored(key): (key, value)
+        for source in sources
         for key, value in source.items()
         if isinstance(key, str) and underscored(key).startswith(PROVIDERS)
     }
-    if not own.get(PROVIDERS):
-        return source
-    names = dict.fromkeys(_words(own[PROVIDERS]))
+    own = {name: value for name, (_, value) in spelled.items()}
+    names = dict.fromkeys(_words(own.get(PROVIDERS) or ""))
     if len(names) > PROVIDERS_MAX:
         raise ConfigError(
             f"config.providers has {len(names)} names, and {PROVIDERS_MAX} are the most."
         )
-    providers = {name: _provider(name, own) for name in names}
+    prefixes = tuple(f"{PROVIDERS}_{underscored(name)}_" for name in names)
+    for name, (key, _) in spelled.items():
+        if name.startswith(f"{PROVIDERS}_") and not name.startswith(prefixes):
+            raise ConfigError(
+                f"{printable(key, NAME_LENGTH_MAX)} is for a provider that config.providers does "
+                f"not list; add the provider's name there, or correct it."
+            )
+    return {name: _provider(name, own) for name in names}
+
+
+def with_providers(
+    source: Mapping[Any, object], providers: Mapping[str, Provider]
+) -> Mapping[Any, object]:
+    """Return settings with references replaced, and without the providers' own settings.
+
+    Raises:
+        ConfigError: a provider lacks a key, or the policy refuses it. The text shows no value.
+    """
+    if not providers:
+        return source
     found: dict[Any, object] = {}
     try:
         for key, value in source.items():
@@ -107,6 +137,31 @@ def with_providers(source: Mapping[Any, object]) -> Mapping[Any, object]:
         found.clear()  # tracebacks may show variables
         raise
     return found
+
+
+def undefined(setting: str, value: object, providers: Mapping[str, Provider]) -> str | None:
+    """Return a warning about references in a setting's value whose provider does not exist.
+
+    None if there are none. It shows the providers' names, and nothing else of the value.
+    """
+    if not isinstance(value, str):
+        return None
+    named = {each.provider for each in references(value) if _NAME.fullmatch(each.provider)}
+    missing = sorted(named.difference(providers))[:UNDEFINED_MAX]
+    if not missing:
+        return None
+    quoted = ", ".join(map(repr, missing))
+    listed = f" (config.providers is {printable(','.join(providers))})" if providers else ""
+    cure = f"set config.providers={printable(','.join((*providers, *missing)))} and " + " and ".join(
+        f"config.providers.{name}.class={_CLASS_PREFIX}{STANDARD_PROVIDERS.get(name, '...')}"
+        for name in missing
+    )
+    is_misspelled = providers and not STANDARD_PROVIDERS.keys() & set(missing)
+    return (
+        f"{setting} refers to the configuration provider{'s' * (len(missing) > 1)} {quoted}, "
+        f"which no setting defines{listed}: the reference itself is the value. "
+        f"{'Correct the name, or s' if is_misspelled else 'S'}{cure[1:]}"
+    )
 
 
 def _replaced(setting: str, text: Any, providers: Mapping[str, Provider]) -> str:
@@ -173,7 +228,7 @@ def _provider(name: str, own: Mapping[str, object]) -> Provider:
     if kind not in _CLASSES:
         raise ConfigError(
             f"{dotted}.class is {shown('', given)}; use one of {', '.join(_CLASSES)} of "
-            f"org.apache.kafka.common.config.provider."
+            f"{_CLASS_PREFIX}"
         )
     make, place = _CLASSES[kind]
     look = make(dotted, {k.removeprefix(f"{prefix}param_"): v for k, v in own.items()})

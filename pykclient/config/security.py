@@ -237,6 +237,9 @@ class SecurityConfig(SaslConfig):
         is_ours=True,
     )
 
+    reference_warnings: tuple[str, ...] = ()
+    """Warnings about references whose configuration provider does not exist."""
+
     @property
     def tls_versions(self) -> tuple[str, ...]:
         """Versions of TLS that are used."""
@@ -258,10 +261,11 @@ class SecurityConfig(SaslConfig):
         """Warnings about settings that are allowed, but less safe than they look.
 
         Each is a sentence without secrets, about secrets sent in plain text, certificates and host
-        names that are not verified, or credentials that this security_protocol does not use.
+        names that are not verified, credentials that this security_protocol does not use, or
+        references whose configuration provider does not exist.
         """
         protocol = self.security_protocol
-        found = []
+        found = list(self.reference_warnings)
         if self.is_authenticated and not self.is_encrypted:
             sent = _SENT_IN_PLAIN_TEXT.get(self.sasl_mechanism)
             if sent is not None and not self._has_unsecured_token:
