@@ -151,7 +151,9 @@ def test_settings_of_a_provider_that_config_providers_does_not_name_are_refused(
 ) -> None:
     given = {key: value for key, value in ENV.items() if key != "config.providers"} | names
     if names:
-        given |= {f"config.providers.{name}.class": "EnvVarConfigProvider" for name in ("vault", "en")}
+        given |= {
+            f"config.providers.{name}.class": "EnvVarConfigProvider" for name in ("vault", "en")
+        }
     with pytest.raises(ConfigError, match=r"config\.providers\.env\.class .* config\.providers"):
         ConsumerConfig.from_settings(SCRAM | given | {"sasl.password": "p"})
 

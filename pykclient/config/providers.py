@@ -152,9 +152,12 @@ def undefined(setting: str, value: object, providers: Mapping[str, Provider]) ->
         return None
     quoted = ", ".join(map(repr, missing))
     listed = f" (config.providers is {printable(','.join(providers))})" if providers else ""
-    cure = f"set config.providers={printable(','.join((*providers, *missing)))} and " + " and ".join(
-        f"config.providers.{name}.class={_CLASS_PREFIX}{STANDARD_PROVIDERS.get(name, '...')}"
-        for name in missing
+    cure = (
+        f"set config.providers={printable(','.join((*providers, *missing)))} and "
+        + " and ".join(
+            f"config.providers.{name}.class={_CLASS_PREFIX}{STANDARD_PROVIDERS.get(name, '...')}"
+            for name in missing
+        )
     )
     is_misspelled = providers and not STANDARD_PROVIDERS.keys() & set(missing)
     return (

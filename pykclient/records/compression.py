@@ -70,6 +70,7 @@ SNAPPY_HEADER: Final = SNAPPY_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 SNAPPY_BLOCK_SIZE_BYTES: Final = 32 * 1024
 """Java's block size, so that Java readers get no larger blocks than Java's own."""
 
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 ZSTD_LEVEL: Final = 3
 ZSTD_WINDOW_SIZE_BYTES_MAX: Final = 1 << 27
 """Window of the highest level of Java's producer; a frame that requires more is refused."""
@@ -96,6 +97,10 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+class DecompressedSizeError(DecodeError):
+    """A batch that decompresses to more than the limit. Its reader names the limit's setting."""
+
+
 def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
     """Return `data` compressed at `level`, or at Kafka's default level if None.
 
@@ -109,8 +114,8 @@ def decompress(codec: Codec, data: Data, size_bytes_max: int) -> Data:
     """Return `data` decompressed, or `data` itself if it is not compressed.
 
     Raises:
-        DecodeError: `data` is malformed, truncated, has extra bytes, or would decompress to more
-            than `size_bytes_max`.
+        DecodeError: `data` is malformed, truncated, or has extra bytes.
+        DecompressedSizeError: it would decompress to more than `size_bytes_max`.
         ConfigError: the codec's library is not installed.
     """
     return _DECOMPRESS[codec](data, size_bytes_max)
@@ -146,11 +151,41 @@ def _cramjam(codec: Codec) -> ModuleType:
         ) from error
 
 
-def _too_large(codec: Codec, size_bytes_max: int) -> DecodeError:
-    return DecodeError(
+def _too_large(codec: Codec, size_bytes_max: int, data: Data) -> DecompressedSizeError:
+    claimed = _claimed_size_bytes(codec, memoryview(data))
+    claim = f", and claim {claimed} bytes" if claimed and claimed > size_bytes_max else ""
+    return DecompressedSizeError(
         f"its {codec.name.lower()} records decompress to more than the limit of "
-        f"{size_bytes_max} bytes"
+        f"{size_bytes_max} bytes{claim}"
     )
+
+
+def _claimed_size_bytes(codec: Codec, data: memoryview) -> int | None:
+    """Return the decompressed size that the writer noted in the data; None if there is none.
+
+    Writers of streams, Java's among them, note none with snappy, LZ4 and zstd.
+    """
+    if codec is Codec.GZIP:
+        return int.from_bytes(data[-4:], "little")  # of the last member, modulo 4 GiB
+    if codec is Codec.SNAPPY and bytes(data[: len(SNAPPY_MAGIC)]) != SNAPPY_MAGIC:
+        return sum((byte & 0x7F) << 7 * at for at, byte in enumerate(_varint(data)))
+    if codec is Codec.LZ4 and len(data) > LZ4_CHECKSUM_AT and data[4] & LZ4_CONTENT_SIZE_FLAG:
+        return int.from_bytes(data[6:14], "little")
+    if codec is Codec.ZSTD and bytes(data[:4]) == ZSTD_MAGIC and len(data) > len(ZSTD_MAGIC):
+        descriptor = data[4]
+        is_single = descriptor >> 5 & 1
+        size_bytes = (is_single, 2, 4, 8)[descriptor >> 6]
+        at = 5 + (not is_single) + (0, 1, 2, 4)[descriptor & 3]
+        # Two bytes count from 256 on: one byte is enough for less.
+        least = 256 if size_bytes == 2 else 0
+        return int.from_bytes(data[at : at + size_bytes], "little") + least if size_bytes else None
+    return None
+
+
+def _varint(data: memoryview) -> bytes:
+    """Return the bytes of a varint of at most 32 bits at the start of the data."""
+    length = next((at for at, byte in enumerate(data[:5]) if byte < 0x80), 4) + 1
+    return bytes(data[:length])
 
 
 def _malformed(codec: Codec, reason: object) -> DecodeError:
@@ -216,7 +251,7 @@ def _gunzip(data: Data, size_bytes_max: int) -> bytes:
             position += len(piece)
             room_bytes -= len(part)
             if room_bytes < 0:
-                raise _too_large(Codec.GZIP, size_bytes_max)
+                raise _too_large(Codec.GZIP, size_bytes_max, data)
             if part:
                 parts.append(part)
         position -= len(decompressor.unused_data)
@@ -253,7 +288,7 @@ def _decompress_into(
                 raise _malformed(codec, error) from error
             size_bytes = len(buffer) + 1
         if size_bytes > room_bytes:
-            raise _too_large(codec, size_bytes_max)
+            raise _too_large(codec, size_bytes_max, data)
         if size_bytes <= len(buffer):
             del buffer[size_bytes:]
             return buffer
@@ -351,10 +386,10 @@ def _unsnappy(data: Data, size_bytes_max: int) -> Data:
                 raise _malformed(Codec.SNAPPY, "they end in the middle of the header")
             return unsnappy_blocks(view, len(SNAPPY_HEADER), size_bytes_max, cramjam)
         if cramjam.snappy.decompress_raw_len(view) > size_bytes_max:
-            raise _too_large(Codec.SNAPPY, size_bytes_max)
+            raise _too_large(Codec.SNAPPY, size_bytes_max, data)
         return bytes(cramjam.snappy.decompress_raw(view))
     except OverflowError as error:
-        raise _too_large(Codec.SNAPPY, size_bytes_max) from error
+        raise _too_large(Codec.SNAPPY, size_bytes_max, data) from error
     except (ValueError, cramjam.DecompressionError) as error:
         raise _malformed(Codec.SNAPPY, error) from error
 
@@ -423,7 +458,7 @@ def _unzstd_with(decompressor: ZstdDecompressor, data: memoryview, size_bytes_ma
         position += len(piece) - len(frame.unused_data)
         size_bytes += len(part)
         if size_bytes > size_bytes_max:
-            raise _too_large(Codec.ZSTD, size_bytes_max)
+            raise _too_large(Codec.ZSTD, size_bytes_max, data)
         if part:
             parts.append(part)
     if position < len(data):

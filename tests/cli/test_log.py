@@ -179,6 +179,7 @@ def test_a_bomb_is_refused(log: Path, run: Run) -> None:
     result = run(log, "--records", "--max-batch-bytes", 100_000)
     assert result.status == 1
     assert "decompress to more than the limit of 100000 bytes" in result.complaint
+    assert "raise --max-batch-bytes" in result.complaint
 
 
 def test_a_marker_that_cannot_be_read_is_an_error(log: Path, run: Run) -> None:

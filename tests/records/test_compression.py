@@ -474,3 +474,34 @@ def test_many_threads_compress_and_decompress_at_once() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(8)))
+
+
+@pytest.mark.parametrize(
+    ("codec", "data", "claimed"),
+    [
+        (Codec.GZIP, compress(Codec.GZIP, bytes(5_000)), 5_000),
+        (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(bytes(5_000))), 5_000),
+        (Codec.SNAPPY, compress(Codec.SNAPPY, bytes(5_000)), None),
+        (Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(9), 2**32 - 1),
+        (Codec.LZ4, lz4.frame.compress(bytes(5_000)), 5_000),
+        (Codec.LZ4, compress(Codec.LZ4, bytes(5_000)), None),
+        (
+            Codec.ZSTD,
+            zstandard.ZstdCompressor(write_content_size=False).compress(bytes(5_000)),
+            None,
+        ),
+        *(
+            (Codec.ZSTD, zstandard.ZstdCompressor().compress(bytes(size)), size)
+            for size in (2_000, 5_000, 70_000)
+        ),
+    ],
+)
+def test_a_batch_over_the_limit_is_reported_with_the_size_that_it_claims(
+    codec: Codec, data: bytes, claimed: int | None
+) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decompress(codec, data, 1_024)
+    claim = "" if claimed is None else f", and claim {claimed} bytes"
+    assert str(caught.value) == (
+        f"its {codec.name.lower()} records decompress to more than the limit of 1024 bytes{claim}"
+    )

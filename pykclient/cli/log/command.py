@@ -21,6 +21,7 @@ from pykclient.cli.argument import as_path
 from pykclient.cli.complaint import write_output
 from pykclient.cli.log.dump import JsonDump, TextDump
 from pykclient.errors.base import ConfigError, CorruptRecordError, KafkaError
+from pykclient.records.compression import DecompressedSizeError
 from pykclient.records.index import OffsetIndex, TimeIndex, base_offset_of
 from pykclient.records.segment import BATCH_SIZE_BYTES_MAX, LogSegment, Start
 from pykclient.types import TopicPartition
@@ -231,4 +232,7 @@ def _show_batches(
             ):
                 write_output(dump.records(batch, columns, with_data=options.depth == DATA))
         except CorruptRecordError as error:
-            raise segment.corrupt(placed.position, batch.base_offset, str(error)) from error
+            is_too_large = isinstance(error.__cause__, DecompressedSizeError)
+            cure = "; to read it raise --max-batch-bytes" if is_too_large else ""
+            reason = f"{error}{cure}"
+            raise segment.corrupt(placed.position, batch.base_offset, reason) from error

@@ -25,6 +25,7 @@ from pykclient.records.batch import (
     iterate_batches,
     iterate_spans,
 )
+from pykclient.records.compression import DecompressedSizeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -299,8 +300,16 @@ class CompletedFetch:
             end = error.next_offset if self._is_readable(error.next_offset) else None
             size_bytes = first_batch_size_bytes(self._records[start:]) or size_bytes
         past = "seek() past it" if end is None else f"seek() to {end}, the offset after it"
+        if isinstance(error.__cause__, DecompressedSizeError):
+            cure = (
+                f"To read it raise decompressed_max_bytes, which is "
+                f"{self._decompressed_max_bytes}; to go on without it set on_record_error to "
+                f"skip, or {past}"
+            )
+        else:
+            cure = f"Poll again to fetch it again, or {past}"
         described = CorruptRecordError(
-            f"{error}. Poll again to fetch it again, or {past}",
+            f"{error}. {cure}",
             topic=error.topic,
             partition=error.partition,
             offset=due if self._has_hidden_start(start) else error.offset,
