@@ -91,12 +91,14 @@ def test_what_no_provider_has_stays_as_it_is(settings: dict[str, str]) -> None:
         (
             FILE | {"sasl_password": "${env:KAFKA_PASSWORD}"},
             "sasl_password refers to the configuration provider 'env', which no setting defines "
-            "(config.providers is f): the reference itself is the value. Set config.providers=f,env",
+            "(config.providers is f): the reference itself is the value. Set "
+            "config.providers=f,env",
         ),
         (
             ENV | {"sasl.password": "a-${evn:KAFKA_PASSWORD}"},
             "sasl.password refers to the configuration provider 'evn', which no setting defines "
-            "(config.providers is env): the reference itself is the value. Correct the name, or set",
+            "(config.providers is env): the reference itself is the value. "
+            "Correct the name, or set",
         ),
         ({"client.id": "${vault:a}${env:b}"}, "providers 'env', 'vault', which no setting defines"),
     ],
@@ -104,7 +106,7 @@ def test_what_no_provider_has_stays_as_it_is(settings: dict[str, str]) -> None:
 def test_a_reference_to_a_provider_that_no_setting_defines_is_warned_of(
     settings: dict[str, str], warning: str
 ) -> None:
-    given = {**SCRAM, "security.protocol": "SASL_SSL", **{"sasl.password": "p"}}
+    given = {**SCRAM, "security.protocol": "SASL_SSL", "sasl.password": "p"}
     if "sasl_password" in settings:
         del given["sasl.password"]
     (found,) = ConsumerConfig.from_settings(given | settings).security_warnings

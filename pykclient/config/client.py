@@ -193,20 +193,10 @@ class ClientConfig(SecurityConfig):
                 another client; or a value has the wrong type, is out of range, or contradicts
                 another. It names the key, the value (unless secret) and what is allowed.
         """
-        given: dict[str, object] = {}
         wrong: list[str] = []
-        undefined_by_name: dict[str, str | None] = {}
-        sources = ({} if settings is None else settings, keywords)
-        for source in sources:
-            if not isinstance(source, Mapping):
-                raise cls._no_mapping(source)
-        providers = providers_of(*sources)
-        for source in sources:
-            warnings = {key: undefined(str(key), value, providers) for key, value in source.items()}
-            given.update(cls._read(with_providers(source, providers), warnings, wrong))
-            for spelling, warning in warnings.items():
-                if isinstance(spelling, str) and (setting := cls.setting_of(spelling)) is not None:
-                    undefined_by_name[setting.name] = warning
+        given, reference_warnings = cls._read_all(
+            {} if settings is None else settings, keywords, wrong=wrong
+        )
         is_dotted = any("." in str(spelling) for spelling in settings or ())
         config = cls()
         values = vars(config)
@@ -215,7 +205,7 @@ class ClientConfig(SecurityConfig):
                 key = setting.key if is_dotted else setting.name
                 wrong.append(f"{key} is missing: give {setting.kind.allowed}.")
             values[setting.name] = given.get(setting.name, setting.default)
-        values["reference_warnings"] = tuple(filter(None, undefined_by_name.values()))
+        values["reference_warnings"] = reference_warnings
         if not wrong:
             try:
                 config._reconcile(given.keys())
@@ -228,6 +218,29 @@ class ClientConfig(SecurityConfig):
                 shown_wrong.append(f"and {len(wrong) - WRONG_SHOWN_MAX} more.")
             raise ConfigError(count + "\n- ".join(shown_wrong))
         return config
+
+    @classmethod
+    def _read_all(
+        cls, *sources: Mapping[str, object], wrong: list[str]
+    ) -> tuple[dict[str, object], tuple[str, ...]]:
+        """Return the valid settings of all sources, and warnings about references in them.
+
+        A later source wins. Complaints about other settings are appended to `wrong`.
+        """
+        for source in sources:
+            if not isinstance(source, Mapping):
+                raise cls._no_mapping(source)
+        providers = providers_of(*sources)
+        given: dict[str, object] = {}
+        warning_by_name: dict[str, str | None] = {}
+        for source in sources:
+            warnings = {key: undefined(str(key), value, providers) for key, value in source.items()}
+            given.update(cls._read(with_providers(source, providers), warnings, wrong))
+            for spelling, warning in warnings.items():
+                setting = cls.setting_of(str(spelling))
+                if setting is not None:
+                    warning_by_name[setting.name] = warning
+        return given, tuple(filter(None, warning_by_name.values()))
 
     @classmethod
     def _no_mapping(cls, source: object) -> ConfigError:

@@ -529,10 +529,14 @@ class ProducerCore:
             if not self._await_memory(gate, waiter, deadline_ms):
                 self.calls.on_exhausted(count_left())
                 raise BufferExhaustedError(
-                    f"no memory for a record of topic {topic!r}, which needs {size_bytes} bytes, "
-                    f"within {self.config.max_block_ms} ms (max_block_ms): buffer_memory is "
-                    f"{self.pool.size_bytes}, all taken by records that are not delivered yet"
-                )
+                    both(
+                        f"no memory for a record of topic {topic!r}, which needs {size_bytes} "
+                        f"bytes, within {self.config.max_block_ms} ms (max_block_ms): "
+                        f"buffer_memory is {self.pool.size_bytes}, all taken by records that are "
+                        f"not delivered yet",
+                        self.client.describe_failures(),
+                    )
+                ) from self.client.refusal()
             self.lifecycle.check_usable()
             yield waiter
         finally:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 from pykclient.accel import BatchResult, Delivery
 from pykclient.arguments import FOREVER_MS, timeout_ms
 from pykclient.errors import KafkaTimeoutError, TransactionAbortedError
+from pykclient.network.broker.errors import both
 from pykclient.producer.record import RecordMetadata
 
 if TYPE_CHECKING:
@@ -91,6 +92,13 @@ class Waiting(Protocol):
         """Return True if the caller is the sender thread."""
         ...
 
+    def failures(self) -> tuple[str, KafkaError | None]:
+        """Return why brokers do not take records, in words, and a broker's refusal of the client.
+
+        The words are empty, and the refusal None, if there is none. Any thread may call it.
+        """
+        ...
+
     def check_may_wait(self, what: str) -> None:
         """Raise if the sender thread would have to wait for the caller.
 
@@ -115,6 +123,14 @@ class Waiting(Protocol):
             ForkedClientError: this is a child process.
         """
         ...
+
+
+def still_under_way(text: str, waiting: Waiting) -> KafkaTimeoutError:
+    """Return the error of a wait for a result: a text, and why brokers do not take records."""
+    failures, refusal = waiting.failures()
+    error = KafkaTimeoutError(both(text, failures))
+    error.__cause__ = refusal
+    return error
 
 
 class ProduceResult(BatchResult[RecordMetadata]):
@@ -190,9 +206,10 @@ class ProduceResult(BatchResult[RecordMetadata]):
             return self.seen_error(index)
         wait_ms = timeout_ms(timeout, FOREVER_MS)
         if not self._waiting.wait(self, index, timeout):
-            raise KafkaTimeoutError(
+            raise still_under_way(
                 f"a record for {self.partition} was neither delivered nor failed within {wait_ms} "
-                f"ms; it is still under way, for at most delivery_timeout_ms"
+                f"ms; it is still under way, for at most delivery_timeout_ms",
+                self._waiting,
             )
         return self.seen_error(index)
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.errors import (
+    AuthenticationError,
     ConnectionFailedError,
     DecodeError,
     DisconnectedError,
+    KafkaError,
     KafkaTimeoutError,
 )
 from pykclient.network.broker.errors import UNREACHED_CURE, both, grouped
@@ -268,6 +270,27 @@ def test_a_connection_that_never_was_is_not_called_lost(
     again, lost = caplog.messages
     assert "[test] lost the connection to broker-1:9092 (id 1): " in lost
     assert again == "[test] connected again to broker-1:9092 (id 1)"
+
+
+@pytest.mark.parametrize("error", [AuthenticationError("refused"), DisconnectedError("reset")])
+def test_a_node_that_refuses_after_it_was_lost_for_the_same_reason_is_a_warning_at_once(
+    error: KafkaError, network: ScriptedNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A later authentication that is refused ends a connection, and the next ones."""
+    caplog.set_level(logging.INFO)
+    network.make_ready(1)
+    network.client._connections[1].failure = error
+    network.turn()
+    for _ in range(20):
+        network.turn(1_100)
+        network.client.connect(1, network.now_ms)
+        network.client._connections[1].failure = error
+        network.turn()
+    levels = [(each.levelname, each.getMessage()) for each in caplog.records]
+    lost, refused = levels
+    assert lost == ("INFO", f"[test] lost the connection to broker-1:9092 (id 1): {error}")
+    assert refused == ("WARNING", f"[test] could not connect to broker-1:9092 (id 1): {error}")
+    assert network.client.refusal() is (error if error.is_refusal else None)
 
 
 def test_everything_in_flight_or_queued_fails_with_the_connection() -> None:

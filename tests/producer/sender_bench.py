@@ -62,6 +62,9 @@ class NoWaiting:
     def is_current(self) -> bool:
         return True
 
+    def failures(self) -> tuple[str, KafkaError | None]:
+        return "", None
+
     def check_may_wait(self, what: str) -> None:
         pass
 
@@ -81,6 +84,9 @@ class ScriptedClient(NetworkClient):
         self.failures = ""
         self.errors: dict[int, KafkaError] = {}
         self.features = FinalizedFeatures()
+
+    def refusal(self) -> KafkaError | None:
+        return None
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         return node_id not in self.unready

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pykclient.accel import RecordAppender
-from pykclient.errors import DeliveryTimeoutError, KafkaError, KafkaTimeoutError, UsageError
+from pykclient.errors import (
+    AuthenticationError,
+    DeliveryTimeoutError,
+    KafkaError,
+    KafkaTimeoutError,
+    UsageError,
+)
 from pykclient.producer.delivery import NEXT, ProduceResult, ResultState
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.record import RecordMetadata
@@ -101,11 +107,24 @@ def test_the_broker_may_set_the_time_and_may_not_know_the_offset(batch: OpenBatc
     assert delivery.exception() is None
 
 
+def test_the_error_of_a_wait_that_runs_out_says_what_the_brokers_refuse(
+    monkeypatch: pytest.MonkeyPatch, batch: OpenBatch
+) -> None:
+    refusal = AuthenticationError("bootstrap server b:1: the broker refused the user")
+    monkeypatch.setattr(NoWaiting, "failures", lambda _: (str(refusal), refusal), raising=False)
+    with pytest.raises(
+        KafkaTimeoutError, match=r"delivery_timeout_ms; bootstrap server b:1: the broker"
+    ) as raised:
+        batch.append().result(timeout=1.5)
+    assert raised.value.__cause__ is refusal
+
+
 def test_a_wait_that_runs_out_is_no_failure_of_the_delivery(batch: OpenBatch) -> None:
     delivery = batch.append()
     with pytest.raises(KafkaTimeoutError, match=r"t-3.*1500 ms.*still under way") as raised:
         delivery.result(timeout=1.5)
     assert type(raised.value) is KafkaTimeoutError
+    assert raised.value.__cause__ is None
     with pytest.raises(TimeoutError):
         delivery.exception(timeout=0)
     assert not delivery.done()

@@ -36,6 +36,7 @@ from tests.simulation.simulated_thread import SimulatedThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from pykclient.errors import KafkaError
     from pykclient.network.engine import Engine
     from pykclient.network.io.port import Stream
     from pykclient.producer.delivery import Awaited
@@ -213,6 +214,10 @@ class DrivenByWaiters:
     def needs_caller(self) -> bool:
         """Return False: nothing interrupts here."""
         return False
+
+    def failures(self) -> tuple[str, KafkaError | None]:
+        """Return nothing: simulated calls wait without a limit of their own."""
+        return "", None
 
     def check_may_wait(self, what: str) -> None:
         """Allow every wait."""

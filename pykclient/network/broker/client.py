@@ -211,6 +211,13 @@ class NetworkClient:
             troubles.append(f"the last metadata update failed: {reason}")
         return failures.with_cure(failures.listed(troubles))
 
+    def refusal(self) -> KafkaError | None:
+        """Return the error of a broker that refuses this client; None if none does.
+
+        Any thread may call it.
+        """
+        return self._selection.any_verdict()
+
     def _described_nodes(self) -> list[tuple[Node, str]]:
         described = [(node, self._describe(node.id)) for node in self._selection.candidates()]
         return [(node, text) for node, text in described if text]
@@ -553,7 +560,7 @@ class NetworkClient:
         older_version = self._fall_back(connection)
         is_news = was_ready or older_version is not None
         level = logging.INFO if is_news else logging.WARNING
-        key = node, type(error)
+        key = node, was_ready, type(error)
         if was_ready:
             self._repeated.log(level, now_ms, key, "lost the connection to %s: %s", node, error)
         else:

@@ -16,8 +16,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.arguments import timeout_ms
-from pykclient.errors import BatchDeliveryError, KafkaTimeoutError
-from pykclient.producer.delivery import ResultState
+from pykclient.errors import BatchDeliveryError
+from pykclient.producer.delivery import ResultState, still_under_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -194,10 +194,11 @@ class BulkResult:
         if timeout is not None:
             timeout_ms(timeout, 0)  # an invalid timeout is refused even when already done
         if not self._is_done and not self._waiting.wait(self, index, timeout):
-            raise KafkaTimeoutError(
+            raise still_under_way(
                 f"not all of {self._row_count} records were delivered or failed within "
                 f"{round((timeout or 0) * 1000)} ms; they are still under way, each for at most "
-                f"delivery_timeout_ms"
+                f"delivery_timeout_ms",
+                self._waiting,
             )
         if self._unseen is not None:
             self._unseen.see()

@@ -27,6 +27,7 @@ from pykclient.network.manager import NEVER_MS
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from pykclient.errors import KafkaError
     from pykclient.network.engine import Engine
     from pykclient.network.io.port import Port
     from pykclient.network.long_close import LongClose
@@ -112,6 +113,12 @@ class SenderThread:
         if threading.get_ident() in self._inside:
             return True
         return self._thread is not None and waits_for_handler_of_caller(self._thread.ident or 0)
+
+    def failures(self) -> tuple[str, KafkaError | None]:
+        if self._lifecycle is None or self._is_forked:
+            return "", None
+        client = self._lifecycle.engine.client
+        return client.describe_failures(), client.refusal()
 
     def check_may_wait(self, what: str) -> None:
         if threading.get_ident() in self._inside:
