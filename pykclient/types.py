@@ -142,6 +142,8 @@ class GroupMetadata(NamedTuple):
     False for `assign`, and for a `GroupMetadata` that you create. `topic_ids` has the name and id
     of each topic whose records the consumer has returned: from Kafka 4.4 on, brokers refuse offsets
     of a topic that was deleted and recreated (KIP-1319). It is empty if ids are unknown.
+    `commits_automatically` is True if the consumer has `enable_auto_commit`, which no transaction
+    goes with.
     """
 
     group_id: str
@@ -150,6 +152,7 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
     is_subscribed: bool = False
     topic_ids: tuple[tuple[str, bytes], ...] = ()
+    commits_automatically: bool = False
 
     @property
     def is_member(self) -> bool:

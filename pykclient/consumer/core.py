@@ -369,7 +369,10 @@ class ConsumerCore(LiveClient):
         """
         identity = self._wiring.require_group("group_metadata").identity
         commits = self._wiring.require_commits("group_metadata")
-        return identity._replace(topic_ids=commits.returned_topics())
+        return identity._replace(
+            topic_ids=commits.returned_topics(),
+            commits_automatically=self._wiring.config.enable_auto_commit,
+        )
 
     @public_call
     def group_history(self) -> tuple[Rebalance, ...]:

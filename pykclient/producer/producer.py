@@ -316,7 +316,7 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         has removed the member since the poll, brokers refuse the offsets. For a consumer that uses
         `assign`, or for a consumer outside this process, ``GroupMetadata(group_id)`` will do;
         nothing then prevents two processes from committing the same records. The consumer must not
-        commit by itself (set `enable_auto_commit` to False).
+        commit automatically: set its `enable_auto_commit` to False.
 
         Raises:
             TransactionAbortableError: the group has rebalanced (the cause is a
@@ -324,8 +324,8 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
                 `delivery_timeout_ms`, or has not known a topic for `request_timeout_ms`; call
                 `abort_transaction`.
             TransactionStateError: no transaction is open.
-            UsageError: an argument is malformed, or the consumer has subscribed and its group has
-                not assigned it anything yet.
+            UsageError: an argument is malformed, the consumer commits automatically, or it has
+                subscribed and its group has not assigned it anything yet.
             KafkaTimeoutError: not done within `max_block_ms`. Call again, or abort.
             UnsupportedVersionError: brokers before Kafka 2.5 take no offsets of members.
             KafkaError: as `init_transactions`.

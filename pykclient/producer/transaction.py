@@ -235,6 +235,12 @@ def _check_group(group: object) -> None:
                 f"{SEND_OFFSETS}: group_metadata has the {name} {shown_argument(text)}; pass a name"
             )
         check_text(text, f"{name} of group_metadata", SEND_OFFSETS)
+    if group.commits_automatically:
+        raise UsageError(
+            f"{SEND_OFFSETS}: the consumer of group {group.group_id!r} commits automatically, so "
+            f"that an aborted transaction would lose its records; give the consumer "
+            f"enable_auto_commit=False"
+        )
     if group.is_subscribed and not group.is_member:
         raise UsageError(
             f"{SEND_OFFSETS}: group_metadata is that of a consumer that has subscribed to topics, "

@@ -240,6 +240,18 @@ def test_a_subscriber_without_a_completed_rebalance_is_refused_before_anything_i
         copier.producer.abort_transaction()
 
 
+def test_offsets_of_a_consumer_that_commits_automatically_are_refused(fake: FakeKafka) -> None:
+    """An aborted transaction would lose its records: their offsets are committed without it."""
+    with Copier(fake.bootstrap_servers, "t", "consumer", enable_auto_commit=True) as copier:
+        records = copier.read()
+        copier.producer.begin_transaction()
+        with pytest.raises(UsageError, match="enable_auto_commit=False"):
+            copier.producer.send_offsets_to_transaction(
+                records.next_offsets, copier.consumer.group_metadata()
+            )
+        copier.producer.abort_transaction()
+
+
 @each_protocol
 def test_assigned_partitions_are_committed_without_a_member(fake: FakeKafka, protocol: str) -> None:
     servers = fake.bootstrap_servers

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.errors import MessageTooLargeError
+from pykclient import Producer
+from pykclient.errors import MessageTooLargeError, TransactionAbortableError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import faults
 from tests.pages.programs import programs
@@ -54,6 +55,22 @@ def test_the_loader_reports_the_lines_that_failed(fake_kafka: FakeKafka, tmp_pat
 def test_the_loader_says_what_is_wrong_with_its_argument(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="missing"):
         programs()["load_lines.py"].run(str(tmp_path / "missing"))
+
+
+def test_the_copier_sends_each_order_once_although_a_transaction_is_aborted(
+    fake_kafka: FakeKafka,
+) -> None:
+    values = [b"%d" % number for number in range(10)]
+    with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
+        for value in values:
+            producer.send("orders", value, partition=0)
+    with fake_kafka.control() as cluster:
+        cluster.faults.add(faults.fail_with(TransactionAbortableError), ApiKey.TXN_OFFSET_COMMIT)
+    position = "sum(consumer.position(each) for each in consumer.assignment())"
+    program = programs()["copy_orders.py"].at(fake_kafka.bootstrap_servers)
+    program.with_words({"while True:": f"while {position} < {len(values)}:"}).run()
+    bills = fake_kafka.records("bills", isolation_level="read_committed")
+    assert sorted(each.value or b"" for each in bills) == values
 
 
 def test_the_partitioner_keeps_a_partition_for_what_is_urgent(fake_kafka: FakeKafka) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SEED_COUNT = 2
 SOAK_SEED_COUNT = 300
 SEEDS_PER_TEST = 2
-MET_SEED_COUNT = 10
+MET_SEED_COUNT = 30
 """Number of seeds that together meet everything."""
 
 SEEDS_UNTIL_NOTICED = 100

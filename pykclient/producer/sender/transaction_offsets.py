@@ -211,10 +211,8 @@ class TransactionOffsets:
         """Return the error of offsets that were not accepted in time."""
         transactions = self._transactions
         error: KafkaError = KafkaTimeoutError(
-            transactions.about(
-                f"group {sent.group.group_id!r} did not accept offsets within {sent.limit}: "
-                f"{transactions.describe_wait()}"
-            )
+            f"group {sent.group.group_id!r} did not accept offsets within {sent.limit}: "
+            f"{transactions.describe_wait()}"
         )
         error.__cause__ = transactions.attempt.last_error
         return error

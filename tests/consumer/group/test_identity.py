@@ -122,10 +122,10 @@ def test_it_stays_when_a_call_was_interrupted(protocol: str) -> None:
 
 def test_it_may_be_pickled_unpacked_and_made_by_hand() -> None:
     assert pickle.loads(pickle.dumps(READ_IN)) == READ_IN
-    group_id, generation, member_id, instance_id, is_subscribed, topic_ids = READ_IN
+    group_id, generation, member_id, instance_id, is_subscribed, topic_ids, is_automatic = READ_IN
     assert (group_id, generation, member_id, instance_id) == (GROUP, 1, "m-1", None)
     assert is_subscribed
-    assert topic_ids == ()
+    assert (topic_ids, is_automatic) == ((), False)
     assert not GroupMetadata(GROUP).is_subscribed
     # As pickled by an older version.
     assert GroupMetadata.__new__(GroupMetadata, GROUP, 1, "m-1", None) == READ_IN._replace(
