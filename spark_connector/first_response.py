@@ -12,8 +12,11 @@ the log of commits has it when it has finished.
 
 from __future__ import annotations
 
+import hmac
+import json
 import logging
 from contextlib import suppress
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Final
 
 from pykclient import Admin
@@ -27,8 +30,13 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_responded: Final[set[frozenset[tuple[str, str]]]] = set()
-"""The settings with which brokers have responded to this process."""
+SETTINGS_MAX: Final = 1_000
+"""Settings that a process remembers; then it starts over."""
+
+_DIGEST_KEY: Final = token_bytes(32)
+_responded: Final[set[bytes]] = set()
+"""Digests of the settings with which brokers have responded to this process. The settings may have
+secrets, which would stay in memory for as long as the process."""
 
 
 def has_first_response(client: ClientSettings, timeout_s: float) -> bool:
@@ -36,7 +44,7 @@ def has_first_response(client: ClientSettings, timeout_s: float) -> bool:
 
     Another error is no answer to that, and is left to the tasks, which may have other files.
     """
-    key = frozenset(client.given.items())
+    key = _digest(client)
     if key in _responded:
         return True
     try:
@@ -47,8 +55,16 @@ def has_first_response(client: ClientSettings, timeout_s: float) -> bool:
         return False
     except KafkaError:
         return True
+    if len(_responded) >= SETTINGS_MAX:
+        _responded.clear()
     _responded.add(key)
     return True
+
+
+def _digest(client: ClientSettings) -> bytes:
+    """Return a digest of the settings, from which no secret can be guessed without the key."""
+    given = json.dumps(sorted(client.given.items())).encode()
+    return hmac.digest(_DIGEST_KEY, given, "sha256")
 
 
 def is_first_batch(checkpoint: str) -> bool:

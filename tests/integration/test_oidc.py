@@ -395,7 +395,16 @@ REPLIES: list[Any] = [
         AuthenticationError,
         "status 400: <hidden>",
     ),
-    (Reply(401, b"<html>no</html>"), AuthenticationError, "responded with status 401"),
+    (
+        Reply(401, b"<html>no</html>"),
+        AuthenticationError,
+        "responded with status 401; check the client's id, and its secret or assertion",
+    ),
+    (
+        Reply(404, b""),
+        AuthenticationError,
+        "status 404; the server has no token endpoint there: check host and path of sasl_oauth",
+    ),
     (Reply(302, b"", {"Location": "https://h"}), AuthenticationError, "redirects are not followed"),
     (
         Reply(200, b"<html>", {"Content-Type": "text/html"}),

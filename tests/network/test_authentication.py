@@ -37,6 +37,7 @@ class Echo(SaslMechanism):
     name = "ECHO"
     user = "alice"
     is_quick = True
+    cure = "check the echo"
 
     def begin(self) -> bytes:
         return b"first"
@@ -115,7 +116,7 @@ def test_a_list_of_long_mechanisms_makes_a_short_error() -> None:
         ),
         (
             {"error_code": 58, "error_message": None},
-            "the broker refused the user 'alice': SASL_AUTHENTICATION_FAILED",
+            "the broker refused the user 'alice': SASL_AUTHENTICATION_FAILED; check the echo$",
         ),
         ({"auth_bytes": b"lie"}, "ECHO failed: its proof is wrong"),
     ],

@@ -6,6 +6,8 @@ import base64
 import hashlib
 import hmac
 import re
+from itertools import count
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -14,9 +16,11 @@ from hypothesis import strategies as st
 from pykclient.admin.config import AdminConfig
 from pykclient.config.setting import Password
 from pykclient.errors import AuthenticationError
-from pykclient.network.sasl.authenticator import make_mechanism
+from pykclient.network.log import ClientLog
+from pykclient.network.sasl.authenticator import Authenticator, make_mechanism
 from pykclient.network.sasl.plain import Plain
-from pykclient.network.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, Scram
+from pykclient.network.sasl.scram import DELEGATION_TOKEN, ITERATIONS_MAX, ITERATIONS_MIN, Scram
+from tests.network.scripted_port import ScriptedPort
 
 RFC_7677 = "SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = (
@@ -144,6 +148,59 @@ def test_the_largest_count_of_iterations_is_done() -> None:
     final = scram().respond(b"r=abcd,s=c2FsdA==,i=%d" % ITERATIONS_MAX)
     assert final is not None
     assert final.startswith(b"c=biws,r=abcd,p=")
+
+
+@pytest.mark.promise("whatever a broker sends, a call ends in its time, in bounded memory and CPU")
+def test_a_broker_with_another_salt_each_time_costs_a_bounded_number_of_iterations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as one whose sessions end after a millisecond."""
+    monkeypatch.setattr("pykclient.network.sasl.scram.FREE_ITERATIONS", 10 * ITERATIONS_MIN)
+    monkeypatch.setattr("pykclient.network.sasl.scram.ITERATIONS_PER_SECOND", ITERATIONS_MIN)
+    salts = map(str.encode, map(str, count()))
+    reasons: list[str] = []
+
+    def computed(attempts: int, salt: bytes | None = None) -> int:
+        found = 0
+        for _ in range(attempts):
+            mechanism = authenticator.mechanism("h", lambda _: None)
+            assert mechanism is not None
+            nonce = mechanism.begin().rpartition(b"r=")[2]
+            chosen = base64.b64encode(next(salts) if salt is None else salt)
+            try:
+                found += bool(mechanism.respond(b"r=%sx,s=%s,i=4096" % (nonce, chosen)))
+            except AuthenticationError as error:
+                reasons.append(str(error))
+        return found
+
+    authenticator = Authenticator(
+        AdminConfig.from_settings(
+            bootstrap_servers="h:9092",
+            security_protocol="SASL_SSL",
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_username="u",
+            sasl_password="another password",
+        ),
+        ScriptedPort(),
+        random=Random(),
+        log=ClientLog("pykclient.network", ""),
+    )
+    authenticator.poll(0)
+    assert computed(1, b"of the cluster") == 1
+    assert computed(20) == 9
+    assert computed(5, b"of the cluster") == 5
+    authenticator.poll(3_000)
+    assert computed(5) == 3
+    authenticator.poll(10**9)
+    assert computed(20) == 10
+    assert all("it requires 4096 iterations of SCRAM, each time" in each for each in reasons)
+
+
+def test_a_refusal_says_what_to_check() -> None:
+    assert "has credentials for SCRAM-SHA-256: kafka-configs --describe" in scram().cure
+    token = Scram("SCRAM-SHA-512", "id", Password("hmac"), "n", extension=DELEGATION_TOKEN)
+    assert "the delegation token, and that it has not expired" in token.cure
+    assert Plain("u", Password("p")).cure == "check sasl_username and sasl_password"
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,8 @@ class Authentication:
             if mechanism.refusal:
                 reason = f"{mechanism.refusal}; {reason}"
             user = f"user {mechanism.user!r}" if mechanism.user else "client"
-            self._refuse(f"the broker refused the {user}: {reason}")
+            cure = f"; {mechanism.cure}" if mechanism.cure else ""
+            self._refuse(f"the broker refused the {user}: {reason}{cure}")
         self.session_lifetime_ms = response.session_lifetime_ms
         self.work = partial(mechanism.respond, response.auth_bytes)
         self._to(AuthenticationState.WORKING)

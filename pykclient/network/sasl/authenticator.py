@@ -15,7 +15,7 @@ from pykclient.network.sasl.login import Login, token_source
 from pykclient.network.sasl.mechanism import MECHANISMS, Made
 from pykclient.network.sasl.oauthbearer import OAuthBearer
 from pykclient.network.sasl.plain import Plain
-from pykclient.network.sasl.scram import DELEGATION_TOKEN, NONCE_BYTES, Scram
+from pykclient.network.sasl.scram import DELEGATION_TOKEN, NONCE_BYTES, KeyWork, Scram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +49,7 @@ class Authenticator:
         """Kafka's name of the mechanism."""
         self._config = config
         self._random = random
+        self._key_work = KeyWork()
         self._login: Login | None = None
         if self.name == OAUTHBEARER:
             self._login = Login(config, port, token_source(config), random=random, log=log)
@@ -82,7 +83,7 @@ class Authenticator:
         if self._gssapi is not None:
             return self._gssapi.mechanism(host)
         if self._login is None:
-            return make_mechanism(self._config, host)
+            return make_mechanism(self._config, host, self._key_work)
         token = self._login.token(on_ready)
         return None if token is None else OAuthBearer(token)
 
@@ -114,6 +115,7 @@ class Authenticator:
 
     def poll(self, now_ms: int) -> int:
         """Start what is due; return the time of the next poll."""
+        self._key_work.refill(now_ms)
         return NEVER_MS if self._login is None else self._login.poll(now_ms)
 
     def complete(self, now_ms: int) -> None:
@@ -127,8 +129,11 @@ class Authenticator:
             self._login.restart()
 
 
-def make_mechanism(config: ClientConfig, host: str) -> SaslMechanism:
-    """Return a mechanism that needs no token, for one authentication at a host."""
+def make_mechanism(config: ClientConfig, host: str, work: KeyWork | None = None) -> SaslMechanism:
+    """Return a mechanism that needs no token, for one authentication at a host.
+
+    `work` limits the iterations of SCRAM for the client's brokers together.
+    """
     factory = MECHANISMS.get(config.sasl_mechanism)
     if factory is not None:
         return Made(factory, config, host)
@@ -137,5 +142,5 @@ def make_mechanism(config: ClientConfig, host: str) -> SaslMechanism:
     if config.sasl_mechanism in SCRAM_MECHANISMS:
         extension = DELEGATION_TOKEN if config.has_delegation_token else ""
         nonce = token_hex(NONCE_BYTES)
-        return Scram(config.sasl_mechanism, user, password, nonce, extension=extension)
+        return Scram(config.sasl_mechanism, user, password, nonce, extension=extension, work=work)
     return Plain(user, password)

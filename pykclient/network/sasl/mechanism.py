@@ -39,6 +39,9 @@ class SaslMechanism(Protocol):
     refusal: str = ""
     """The reason that the broker sent before it refused; empty if none."""
 
+    cure: str = ""
+    """What to check after a broker has refused the credentials; empty if unknown."""
+
     def masked(self, text: str) -> str:
         """Return a broker's text without the secrets that the mechanism sent."""
         return text
@@ -67,7 +70,7 @@ class Made(SaslMechanism):
 
     def begin(self) -> bytes:
         self._made = self._make()
-        self.user = self._made.user
+        self.user, self.cure = self._made.user, self._made.cure
         return self._made.begin()
 
     def masked(self, text: str) -> str:

@@ -24,6 +24,7 @@ class Plain(SaslMechanism):
     """
 
     name = "PLAIN"
+    cure = "check sasl_username and sasl_password"
 
     def __init__(self, user: str, password: Password | PasswordSource) -> None:
         self.user = user

@@ -14,7 +14,7 @@ import hashlib
 import hmac
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from functools import lru_cache
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from pykclient.errors import AuthenticationError
@@ -35,17 +35,38 @@ MESSAGE_BYTES_MAX: Final = 16 * 1024
 """Maximum size of a server message: a nonce, a salt and a number. Kafka's has about 100 bytes. The
 client sends the nonce back, so a long one would cost twice."""
 
+FREE_ITERATIONS: Final = 4 * ITERATIONS_MAX
+"""Iterations that a client computes at once, a few seconds of CPU time."""
+
+ITERATIONS_PER_SECOND: Final = 50_000
+"""Further iterations of a client, a few hundredths of a core."""
+
+KEYS_MAX: Final = 64
+"""Salted passwords that a process keeps."""
+
 NONCE_BYTES: Final = 24
 
 DELEGATION_TOKEN: Final = ",tokenauth=true"  # noqa: S105 - no secret
 """Extension that marks user and password as a delegation token (KIP-48)."""
+
+CURE: Final = (
+    "check sasl_username and sasl_password, and that the user has credentials for {0}: "
+    "kafka-configs --describe --entity-type users shows them"
+)
+DELEGATION_CURE: Final = (
+    "check the id and the HMAC of the delegation token, and that it has not expired: "
+    "kafka-delegation-tokens --describe shows it"
+)
 
 _GS2_HEADER: Final = "n,,"
 """No channel binding, no authorization identity."""
 
 
 class Scram(SaslMechanism):
-    """SCRAM with the hash function that `name` contains. `extension` follows the nonce."""
+    """SCRAM with the hash function that `name` contains.
+
+    `extension` follows the nonce. `work` limits the iterations of one client.
+    """
 
     def __init__(
         self,
@@ -55,14 +76,17 @@ class Scram(SaslMechanism):
         nonce: str,
         *,
         extension: str = "",
+        work: KeyWork | None = None,
     ) -> None:
         self.name = name
         self.user = user
         self._password = password
         self._hash = "sha" + name.rpartition("-")[2]
         self._nonce = nonce
+        self._work = work or KeyWork()
         self._first_bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extension}"
         self._server_signature: bytes | None = None
+        self.cure = DELEGATION_CURE if extension else CURE.format(name)
 
     def begin(self) -> bytes:
         return f"{_GS2_HEADER}{self._first_bare}".encode()
@@ -81,7 +105,7 @@ class Scram(SaslMechanism):
             _distrust("its nonce does not begin with the client's")
         iterations = _iterations(fields["i"])
         salt = _decoded(fields["s"])
-        salted = _salted(self._hash, self._password.current(), salt, iterations)
+        salted = self._work.salted(self._hash, self._password.current(), salt, iterations)
         without_proof = f"c={b64encode(_GS2_HEADER.encode()).decode()},r={nonce}"
         message = f"{self._first_bare},{first},{without_proof}".encode()
         client_key = self._hmac(salted, b"Client Key")
@@ -110,10 +134,58 @@ class Scram(SaslMechanism):
         return hmac.digest(key, message, self._hash)
 
 
-@lru_cache(maxsize=64)
-def _salted(hash_name: str, password: Password, salt: bytes, iterations: int) -> bytes:
-    """Return the salted password, cached since all brokers of a cluster share the salt."""
-    return hashlib.pbkdf2_hmac(hash_name, password.encoded(), salt, iterations)
+class KeyWork:
+    """The iterations that one client computes for its brokers, which choose salt and count.
+
+    `FREE_ITERATIONS` are available at once, and `ITERATIONS_PER_SECOND` more as time passes. A key
+    that was computed before costs nothing: all brokers of a cluster share the salt. Without a
+    limit a broker whose sessions are short costs a client a core, by another salt each time.
+
+    Owner: the driver refills it; background threads spend. An update that is lost between threads
+    lets through a little more work.
+    """
+
+    def __init__(self) -> None:
+        self._free_iterations = float(FREE_ITERATIONS)
+        self._filled_ms: int | None = None
+
+    def refill(self, now_ms: int) -> None:
+        """Add the iterations for the time since the last call."""
+        elapsed_ms = 0 if self._filled_ms is None else max(0, now_ms - self._filled_ms)
+        self._filled_ms = now_ms
+        added = elapsed_ms * ITERATIONS_PER_SECOND / 1000
+        self._free_iterations = min(self._free_iterations + added, FREE_ITERATIONS)
+
+    def salted(self, hash_name: str, password: Password, salt: bytes, iterations: int) -> bytes:
+        """Return the salted password.
+
+        Raises:
+            AuthenticationError: brokers have required too many iterations.
+        """
+        text = password.encoded()
+        # No password is a key: a cache outlives the client.
+        digest = hmac.digest(_CACHE_KEY, text, "sha256")
+        key = hash_name, digest, salt, iterations
+        found = _salted.get(key)
+        if found is None:
+            if self._free_iterations < iterations:
+                _distrust(
+                    f"it requires {iterations} iterations of SCRAM, each time with another salt, "
+                    f"and a client computes {FREE_ITERATIONS} of them, then "
+                    f"{ITERATIONS_PER_SECOND} per second; recreate the user's credentials with "
+                    f"fewer iterations, if the broker is yours"
+                )
+            self._free_iterations -= iterations
+            found = hashlib.pbkdf2_hmac(hash_name, text, salt, iterations)
+            if len(_salted) >= KEYS_MAX:
+                _salted.pop(next(iter(list(_salted))), None)
+            _salted[key] = found
+        return found
+
+
+_CACHE_KEY: Final = token_bytes(32)
+_salted: Final[dict[tuple[str, bytes, bytes, int], bytes]] = {}
+"""Salted passwords of all clients, the oldest first."""
 
 
 def _text(challenge: bytes) -> str:

@@ -11,6 +11,7 @@ Source: RFC 6749, RFC 6750; Java classes ``HttpJwtRetriever``, ``JwtResponsePars
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from pykclient.config.setting import Password
@@ -41,6 +42,9 @@ TIMEOUT_SHARE: Final = 0.9
 
 RETRIABLE_STATUSES: Final = frozenset({408, 425, 429})
 """Retriable statuses, besides those from 500 on."""
+
+ADDRESS_STATUSES: Final = frozenset({404, 405, 410})
+"""Statuses that mean that the address is not that of a token endpoint."""
 
 _REASON_LENGTH_MAX: Final = 300
 
@@ -115,7 +119,19 @@ class TokenEndpoint:
             )
         if response.status >= 500 or response.status in self._retriable:
             raise ConnectionFailedError(text)
-        raise AuthenticationError(text)
+        raise AuthenticationError("; ".join(filter(None, (text, self._cure(response.status)))))
+
+    def _cure(self, status: int) -> str:
+        """Return what to check after a refusal; empty if the server's reason must do."""
+        if status in ADDRESS_STATUSES:
+            return (
+                "the server has no token endpoint there: check host and path of "
+                "sasl_oauthbearer_token_endpoint_url, which is token_endpoint in the server's "
+                "/.well-known/openid-configuration"
+            )
+        if status == HTTPStatus.UNAUTHORIZED:
+            return "check the client's id, and its secret or assertion"
+        return ""
 
     def _read(self, response: HttpResponse, secrets: Iterable[Password]) -> OAuthToken:
         try:
