@@ -194,9 +194,8 @@ class ClientConfig(SecurityConfig):
                 another. It names the key, the value (unless secret) and what is allowed.
         """
         wrong: list[str] = []
-        given, reference_warnings = cls._read_all(
-            {} if settings is None else settings, keywords, wrong=wrong
-        )
+        sources = ({} if settings is None else settings, keywords)
+        given, reference_warnings = cls._read_all(*sources, wrong=wrong)
         is_dotted = any("." in str(spelling) for spelling in settings or ())
         config = cls()
         values = vars(config)
@@ -206,6 +205,12 @@ class ClientConfig(SecurityConfig):
                 wrong.append(f"{key} is missing: give {setting.kind.allowed}.")
             values[setting.name] = given.get(setting.name, setting.default)
         values["reference_warnings"] = reference_warnings
+        values["spellings"] = {
+            setting.name: spelling
+            for source in sources
+            for spelling in source
+            if (setting := cls.setting_of(str(spelling))) and underscored(spelling) != setting.name
+        }
         if not wrong:
             try:
                 config._reconcile(given.keys())
@@ -325,6 +330,10 @@ class ClientConfig(SecurityConfig):
         if "reconnect_backoff_ms" in given and "reconnect_backoff_max_ms" not in given:
             self._settle("reconnect_backoff_max_ms", self.reconnect_backoff_ms)
 
+    def _values(self) -> dict[str, object]:
+        """Return the values that make two configs equal; the spellings of the names do not."""
+        return {name: value for name, value in vars(self).items() if name != "spellings"}
+
     def _settle(self, name: str, value: object) -> None:
         vars(self)[name] = value
 
@@ -335,7 +344,7 @@ class ClientConfig(SecurityConfig):
         raise AttributeError(f"{type(self).__name__} is immutable; {name} was not deleted")
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
+        return type(self) is type(other) and self._values() == other._values()
 
     __hash__ = None  # type: ignore[assignment]  # objects given as settings need not be hashable
 

@@ -52,6 +52,9 @@ class HttpsFiles(NamedTuple):
     key_password: Password | None = None
     store_password: Password | None = None
     store_type: str = "JKS"
+    ca_setting: str = "https_ca_location"
+    certificate_setting: str = "https_certificate_location"
+    password_setting: str = "https_key_password"  # noqa: S105 (a name)
 
     @property
     def has_identity(self) -> bool:
@@ -135,6 +138,13 @@ class HttpsConfig:
             key_password,
             _secret(options, "ssl.keystore.password") or key_password,
             _store_type(options, "ssl.keystore.type"),
+            _named("https_ca_location", self.https_ca_location, "ssl.truststore.location"),
+            _named(
+                "https_certificate_location",
+                self.https_certificate_location,
+                "ssl.keystore.location",
+            ),
+            _named("https_key_password", self.https_key_password, "ssl.key.password"),
         )
 
     def _check_disagreement(self, options: Mapping[str, str]) -> None:
@@ -167,6 +177,11 @@ class HttpsConfig:
                 raise ConfigError(
                     f"{one} and {other} in sasl.jaas.config are two sources; give one."
                 )
+
+
+def _named(setting: str, value: object, option: str) -> str:
+    """Return the setting that has a value, or the option of the login module in its place."""
+    return setting if value is not None else f"{option} in sasl_jaas_config"
 
 
 def _secret(options: Mapping[str, str], name: str) -> Password | None:

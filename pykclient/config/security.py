@@ -10,7 +10,8 @@ Source: Java class ``SslConfigs``; KIP-651 (PEM); librdkafka's CONFIGURATION.md.
 
 from __future__ import annotations
 
-from typing import Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from pykclient.config.oidc import AZURE_IMDS
 from pykclient.config.policy import Reach
@@ -26,6 +27,9 @@ from pykclient.config.setting import (
     text,
 )
 from pykclient.errors.base import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -239,6 +243,13 @@ class SecurityConfig(SaslConfig):
 
     reference_warnings: tuple[str, ...] = ()
     """Warnings about references whose configuration provider does not exist."""
+
+    spellings: Mapping[str, str] = MappingProxyType({})
+    """Names of settings as the caller gave them, where they are another client's names."""
+
+    def spelled(self, name: str) -> str:
+        """Return the name of a setting as the caller gave it, for errors."""
+        return self.spellings.get(name, name)
 
     @property
     def tls_versions(self) -> tuple[str, ...]:

@@ -468,9 +468,10 @@ def corrupt_batch(topic: str, partition: int, data: memoryview, reason: str) -> 
 
 
 def _error(topic: str, partition: int, offset: int, reason: str) -> CorruptRecordError:
+    place = f"{topic}-{partition}: " if topic else ""  # a log of its own has no name for itself
     return CorruptRecordError(
-        f"{topic}-{partition}: the record batch at offset {offset} is corrupt: {reason}",
-        topic=topic,
-        partition=partition,
+        f"{place}the record batch at offset {offset} is corrupt: {reason}",
+        topic=topic or None,
+        partition=partition if topic else None,
         offset=offset,
     )

@@ -217,7 +217,7 @@ def test_the_settings_are_named(tmp_path: Path) -> None:
         "ssl.key.password": "secret",
     }
     for given, setting in (
-        (inline, "ssl_keystore_key and its chain"),
+        (inline, "ssl_keystore_key"),
         ({"ssl.keystore.location": str(place), "ssl.keystore.password": "x"}, "ssl_keystore_loc"),
         ({"ssl.truststore.location": str(place)}, "ssl_truststore_location"),
     ):

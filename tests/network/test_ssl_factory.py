@@ -211,7 +211,11 @@ def write(folder: Path, data: bytes) -> Path:
             {"ssl_key_password": "wrong"},
             r"ssl_key_password does not open it",
         ),
-        (lambda it: keystore(it, CANARY), {}, r"the password is wrong or missing"),
+        (
+            lambda it: keystore(it, CANARY),
+            {},
+            r"the password is wrong or missing \(ssl_keystore_password\)",
+        ),
         (
             lambda it: keystore(it, CANARY),
             {"ssl_keystore_password": f"not {CANARY}"},
@@ -235,6 +239,66 @@ def test_a_keystore_that_cannot_be_used_says_why(
     said = refusal(ssl_keystore_location=write(tmp_path, make(client)), **settings)
     assert re.search(reason, said), said
     assert str(tmp_path) in said
+
+
+NAMES: dict[str, tuple[bool, str, str, str]] = {
+    "java": (False, "ssl_keystore_certificate_chain", "ssl_keystore_key", "ssl_key_password"),
+    "librdkafka": (False, "ssl.certificate.pem", "ssl.key.pem", "ssl_key_password"),
+    "java, files": (True, "ssl_keystore_location", "ssl_key_location", "ssl_key_password"),
+    "librdkafka, files": (True, "ssl.certificate.location", "ssl_key_location", "ssl_key_password"),
+    "kafka-python, files": (True, "ssl_certfile", "ssl_keyfile", "ssl_password"),
+}
+"""Whether they name files, and the settings of a chain, its key and the password."""
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize(
+    ("make", "password", "reason"),
+    [
+        (lambda it: (chain_of(it), chain_of(it)), None, r"{key}.* holds no key in PEM\.$"),
+        (lambda it: (key_of(it), key_of(it)), None, r"{chain}.* holds no certificate in PEM"),
+        (
+            lambda it: (chain_of(it), key_of(it, CANARY)),
+            None,
+            r"{key}.*: the key is encrypted, and {password} is missing",
+        ),
+        (
+            lambda it: (chain_of(it), key_of(it, CANARY)),
+            "wrong",
+            r"{key}.*: the key is encrypted, and {password} does not open it",
+        ),
+        (
+            lambda it: (chain_of(it), key_of(trustme.CA().issue_cert("x@y.z"))),
+            None,
+            r"{key}.*: the key does not belong to the certificate of {chain}",
+        ),
+    ],
+)
+def test_the_setting_of_the_key_is_the_one_that_the_user_gave(
+    client: trustme.LeafCert,
+    tmp_path: Path,
+    make: Any,
+    password: str | None,
+    reason: str,
+    names: str,
+) -> None:
+    is_file, chain, key, key_password = NAMES[names]
+    values = dict(zip((chain, key), make(client), strict=True))
+    given: dict[str, object] = {name: value.decode() for name, value in values.items()}
+    if is_file:
+        given = {
+            name: str(write(tmp_path, value).rename(tmp_path / name))
+            for name, value in values.items()
+        }
+    if password is not None:
+        given[key_password] = password
+    said = refusal(**given)
+    shown = {"chain": chain, "key": key, "password": key_password}
+    if password is None:  # then its name is Java's
+        shown["password"] = "ssl_key_password"
+    assert re.search(reason.format(**{k: f"\\b{re.escape(v)}" for k, v in shown.items()}), said), (
+        said
+    )
 
 
 @pytest.mark.parametrize(

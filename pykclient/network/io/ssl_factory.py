@@ -16,7 +16,7 @@ import os
 import ssl
 import tempfile
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.config.file_content import read_file
 from pykclient.config.pem import with_lines
@@ -185,7 +185,8 @@ class SslFactory:
             setting = f"ssl_truststore_location={place!r}"
             data = _read(place, setting)
             found = _store_type(data, config.ssl_truststore_type, setting, "truststore")
-            data = _certificates(data, found, config.ssl_truststore_password, setting)
+            password = config.ssl_truststore_password
+            data = _certificates(data, found, password, setting, "ssl_truststore_password")
             _trust(context, data.decode("ascii", "replace"), setting)
 
     def _load_revoked(self, context: ssl.SSLContext) -> None:
@@ -210,22 +211,35 @@ class SslFactory:
         password = config.ssl_key_password
         if config.ssl_keystore_certificate_chain is not None:
             assert config.ssl_keystore_key is not None
-            pem = f"{config.ssl_keystore_key.value}\n{config.ssl_keystore_certificate_chain}"
-            _load_pem(context, pem.encode(), password, "ssl_keystore_key and its chain")
+            names = _Names(
+                config.spelled("ssl_keystore_certificate_chain"),
+                config.spelled("ssl_keystore_key"),
+                config.spelled("ssl_key_password"),
+            )
+            chain = config.ssl_keystore_certificate_chain.encode()
+            _load_pem(context, chain, config.ssl_keystore_key.value.encode(), password, names)
             return
         place = config.ssl_keystore_location
         if place is None:
             return
-        setting = f"ssl_keystore_location={place!r}"
+        setting = f"{config.spelled('ssl_keystore_location')}={place!r}"
+        names = _Names(
+            setting, setting, config.spelled("ssl_key_password"), key_place="ssl_key_location"
+        )
         data = _read(place, setting)
         found = _store_type(data, config.ssl_keystore_type, setting, "keystore")
+        key = data
         if found != "PEM":
-            data = _identity(data, found, config.ssl_keystore_password, password, setting)
-            password = None
+            store_password = config.ssl_keystore_password
+            data = _identity(
+                data, found, store_password, password, setting, "ssl_keystore_password"
+            )
+            key, password = data, None
         elif config.ssl_key_location is not None:
-            key_setting = f"ssl_key_location={config.ssl_key_location!r}"
-            data = _read(config.ssl_key_location, key_setting) + b"\n" + data
-        _load_pem(context, data, password, setting)
+            key_setting = f"{config.spelled('ssl_key_location')}={config.ssl_key_location!r}"
+            names = names._replace(key=key_setting, key_place="")
+            key = _read(config.ssl_key_location, key_setting)
+        _load_pem(context, data, key, password, names)
 
 
 class HttpsFactory:
@@ -282,34 +296,44 @@ class HttpsFactory:
             _trust(context, files.ca_pem, "https_ca_pem")
             return
         assert files.ca_location is not None
-        setting = f"https_ca_location={files.ca_location!r}"
+        setting = f"{files.ca_setting}={files.ca_location!r}"
         if os.path.isdir(files.ca_location):
             context.load_verify_locations(capath=files.ca_location)
             return
         data = _read(files.ca_location, setting)
         if _PEM_BEGIN not in data and data.startswith((_DER_SEQUENCE, jks.MAGIC, jks.JCEKS_MAGIC)):
             found = _store_type(data, files.ca_type, setting, "truststore")
-            data = _certificates(data, found, files.ca_password, setting)
+            password_setting = "ssl.truststore.password in sasl_jaas_config"  # noqa: S105 (a name)
+            data = _certificates(data, found, files.ca_password, setting, password_setting)
         _trust(context, data.decode("ascii", "replace"), setting)
 
     def _load_identity(self, context: ssl.SSLContext) -> None:
         files = self._files
         if files.certificate_pem is not None:
             assert files.key_pem is not None, "checked when the config was made"
-            pem = f"{files.key_pem.value}\n{files.certificate_pem}"
-            _load_pem(context, pem.encode(), files.key_password, "ssl.keystore.key and its chain")
+            names = _Names(
+                "ssl.keystore.certificate.chain in sasl_jaas_config",
+                "ssl.keystore.key in sasl_jaas_config",
+                files.password_setting,
+            )
+            chain, key = files.certificate_pem.encode(), files.key_pem.value.encode()
+            _load_pem(context, chain, key, files.key_password, names)
             return
         assert files.certificate_location is not None
-        setting = f"https_certificate_location={files.certificate_location!r}"
+        setting = f"{files.certificate_setting}={files.certificate_location!r}"
+        names = _Names(setting, setting, files.password_setting, key_place="https_key_location")
         data, password = _read(files.certificate_location, setting), files.key_password
         found = _store_type(data, files.store_type, setting, "keystore")
+        key = data
         if found != "PEM":
-            data = _identity(data, found, files.store_password, password, setting)
-            password = None
+            store_password = files.store_password
+            data = _identity(data, found, store_password, password, setting, files.password_setting)
+            key, password = data, None
         elif files.key_location is not None:
             key_setting = f"https_key_location={files.key_location!r}"
-            data = _read(files.key_location, key_setting) + b"\n" + data
-        _load_pem(context, data, password, setting)
+            names = names._replace(key=key_setting, key_place="")
+            key = _read(files.key_location, key_setting)
+        _load_pem(context, data, key, password, names)
 
 
 def openssl_name(suite: str) -> str:
@@ -396,30 +420,57 @@ def _store_type(data: bytes, declared: str, setting: str, kind: str) -> str:
     return found
 
 
-def _load_pem(context: ssl.SSLContext, pem: bytes, password: Password | None, setting: str) -> None:
-    check_pem(pem, setting)
+class _Names(NamedTuple):
+    """The settings of a certificate and its key, with their values, for errors."""
+
+    certificate: str
+    key: str
+    """The same as `certificate` if one file has both."""
+    password: str
+    key_place: str = ""
+    """The setting that takes the key, if the file of the certificate may lack it."""
+
+
+def _load_pem(
+    context: ssl.SSLContext,
+    certificate: bytes,
+    key: bytes,
+    password: Password | None,
+    names: _Names,
+) -> None:
+    pem = key
+    check_pem(key, names.key)
+    if names.key != names.certificate:
+        check_pem(certificate, names.certificate)
+        pem = key + b"\n" + certificate
     secret = "" if password is None else password.value
     with _as_file(_with_lines(pem)) as place:
         try:
             # Pass a function; otherwise OpenSSL would prompt at the terminal.
             context.load_cert_chain(place, password=lambda: secret)
         except (ssl.SSLError, OSError, ValueError) as error:
-            raise ConfigError(_identity_complaint(error, pem, setting, bool(secret))) from None
+            complaint = _identity_complaint(error, certificate, key, names, bool(secret))
+            raise ConfigError(complaint) from None
 
 
-def _identity_complaint(error: Exception, pem: bytes, setting: str, has_password: bool) -> str:
+def _identity_complaint(
+    error: Exception, certificate: bytes, key: bytes, names: _Names, has_password: bool
+) -> str:
     reason = getattr(error, "reason", None) or ""
-    key = "https_key" if setting.startswith("https_") else "ssl_key"
-    if b"CERTIFICATE-----" not in pem:
-        return f"{setting} holds no certificate in PEM."
-    if b"PRIVATE KEY-----" not in pem:
-        return f"{setting} holds no key in PEM; give it in {key}_location."
+    if b"CERTIFICATE-----" not in certificate:
+        return f"{names.certificate} holds no certificate in PEM."
+    if b"PRIVATE KEY-----" not in key:
+        cure = f"; give it in {names.key_place}" if names.key_place else ""
+        return f"{names.key} holds no key in PEM{cure}."
+    is_apart = names.key != names.certificate
     if "MISMATCH" in reason:
-        return f"{setting}: the key does not belong to the certificate."
-    if b"ENCRYPTED" in pem:
+        place = f" of {names.certificate}" if is_apart else ""
+        return f"{names.key}: the key does not belong to the certificate{place}."
+    if b"ENCRYPTED" in key:
         what = "does not open it" if has_password else "is missing"
-        return f"{setting}: the key is encrypted, and {key}_password {what}."
-    return f"{setting} cannot be used: {_reason(error)}."
+        return f"{names.key}: the key is encrypted, and {names.password} {what}."
+    both = f" or {names.certificate}" if is_apart else ""
+    return f"{names.key}{both} cannot be used: {_reason(error)}."
 
 
 def _with_lines(pem: bytes) -> bytes:
@@ -452,10 +503,12 @@ def _write_all(descriptor: int, data: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _certificates(data: bytes, kind: str, password: Password | None, setting: str) -> bytes:
+def _certificates(
+    data: bytes, kind: str, password: Password | None, setting: str, password_setting: str
+) -> bytes:
     """Return the certificates of a truststore, in PEM."""
     if kind == "PKCS12":
-        return _pkcs12_certificates(data, password, setting)
+        return _pkcs12_certificates(data, password, setting, password_setting)
     return _jks(data, password, setting).authorities if kind == "JKS" else data
 
 
@@ -465,14 +518,15 @@ def _identity(
     store_password: Password | None,
     key_password: Password | None,
     setting: str,
+    password_setting: str,
 ) -> bytes:
     """Return key and chain, in PEM, of a keystore that is not in PEM itself."""
     if kind == "PKCS12":
-        return _pkcs12_identity(data, store_password or key_password, setting)
+        return _pkcs12_identity(data, store_password or key_password, setting, password_setting)
     store = _jks(data, store_password, setting)
     password = key_password or store_password
     if password is None:
-        raise ConfigError(f"{setting} is in JKS, but ssl_keystore_password is missing.")
+        raise ConfigError(f"{setting} is in JKS, but {password_setting} is missing.")
     try:
         return store.identity(password.value)
     except ValueError as error:
@@ -486,11 +540,13 @@ def _jks(data: bytes, password: Password | None, setting: str) -> jks.Jks:
         raise ConfigError(f"{setting} cannot be opened: {error}.") from None
 
 
-def _pkcs12_identity(data: bytes, password: Password | None, setting: str) -> bytes:
+def _pkcs12_identity(
+    data: bytes, password: Password | None, setting: str, password_setting: str
+) -> bytes:
     """Return key and chain in PEM."""
     from cryptography.hazmat.primitives import serialization
 
-    store = _pkcs12(data, password, setting)
+    store = _pkcs12(data, password, setting, password_setting)
     if store.key is None or store.cert is None:
         raise ConfigError(f"{setting} holds no key with its certificate.")
     key: bytes = store.key.private_bytes(
@@ -504,15 +560,19 @@ def _pkcs12_identity(data: bytes, password: Password | None, setting: str) -> by
     )
 
 
-def _pkcs12_certificates(data: bytes, password: Password | None, setting: str) -> bytes:
+def _pkcs12_certificates(
+    data: bytes, password: Password | None, setting: str, password_setting: str
+) -> bytes:
     from cryptography.hazmat.primitives import serialization
 
-    store = _pkcs12(data, password, setting)
+    store = _pkcs12(data, password, setting, password_setting)
     found = [*([] if store.cert is None else [store.cert]), *store.additional_certs]
     return b"".join(each.certificate.public_bytes(serialization.Encoding.PEM) for each in found)
 
 
-def _pkcs12(data: bytes, password: Password | None, setting: str) -> PKCS12KeyAndCertificates:
+def _pkcs12(
+    data: bytes, password: Password | None, setting: str, password_setting: str
+) -> PKCS12KeyAndCertificates:
     try:
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:
@@ -526,7 +586,8 @@ def _pkcs12(data: bytes, password: Password | None, setting: str) -> PKCS12KeyAn
     except ValueError:
         # The library's error adds nothing, and may show the input.
         raise ConfigError(
-            f"{setting} cannot be opened: the password is wrong or missing, or it is not PKCS#12."
+            f"{setting} cannot be opened: the password is wrong or missing "
+            f"({password_setting}), or it is not PKCS#12."
         ) from None
 
 

@@ -166,6 +166,14 @@ def test_what_kafka_would_not_append_is_refused(data: bytes, error: type[Excepti
     assert log.log_end_offset == 0
 
 
+def test_a_refused_batch_is_named_by_its_partition_alone() -> None:
+    """The log does not know the partition that it is of, which the response names."""
+    log = PartitionLog()
+    refused = log.append(batch_of(b"v")[:-1] + b"x", leader_epoch=0, now_ms=NOW_MS)
+    assert isinstance(refused, Refused)
+    assert refused.reason.startswith("the record batch at offset 0 is corrupt: its checksum is")
+
+
 def test_with_log_append_time_every_record_has_the_brokers() -> None:
     log = PartitionLog(LogSettings(is_log_append_time=True))
     assert append(log, batch_of(b"a", b"b")).log_append_time_ms == NOW_MS
