@@ -11,7 +11,6 @@ Source: Spark's Structured Streaming + Kafka Integration Guide (how options choo
 from __future__ import annotations
 
 import logging
-import re
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,6 +20,7 @@ from pykclient.errors import ConfigError, UnknownTopicOrPartitionError
 from spark_connector.first_records import first_records
 from spark_connector.offsets import LogBounds
 from spark_connector.retries import Retries
+from spark_connector.topic_pattern import found_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -176,9 +176,8 @@ class Cluster:
         self._admin.alter_group_offsets(group, offsets)
 
     def _matching(self, pattern: str) -> tuple[str, ...]:
-        found = re.compile(pattern)
-        names = self._listed()
-        chosen = [name for name in names if name not in _INTERNAL_TOPICS and found.search(name)]
+        names = [name for name in self._listed() if name not in _INTERNAL_TOPICS]
+        chosen = found_in(pattern, names)
         if not chosen:
             _LOG.warning("No topic has a name in which the pattern %r is found.", pattern)
         return tuple(sorted(chosen))

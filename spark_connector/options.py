@@ -35,9 +35,9 @@ from spark_connector.client_settings import (
     TRANSACTION_SETTINGS,
     ClientSettings,
 )
-from spark_connector.java_pattern import python_pattern
 from spark_connector.limits import ending_limit, json_object, shown, starting_limit
 from spark_connector.offsets import TaskLimits
+from spark_connector.topic_pattern import checked_pattern, found_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,7 +124,11 @@ OPTIONS: Final = (
         "addresses of brokers, separated by commas; it must be given",
     ),
     Option("subscribe", _READS, "topics to read, separated by commas"),
-    Option("subscribePattern", _READS, "a pattern (of Java) that is found in the topics' names"),
+    Option(
+        "subscribePattern",
+        _READS,
+        "a pattern (of Java) that is found in the topics' names; refused if it may take long to match",
+    ),
     Option("assign", _READS, 'partitions to read, as JSON: {"topicA":[0,1]}'),
     Option(
         "startingOffsets",
@@ -299,7 +303,7 @@ class TopicChoice:
     def may_have(self, topic: str) -> bool:
         """Return whether partitions of a topic may be read."""
         if self.pattern:
-            return re.search(self.pattern, topic) is not None
+            return bool(found_in(self.pattern, [topic]))
         return topic in self.topics or any(one.topic == topic for one in self.partitions)
 
 
@@ -645,22 +649,11 @@ def _choice(given: Mapping[str, str]) -> TopicChoice:
     if named == ["assign"]:
         return TopicChoice(partitions=_partitions_from_json("assign", text))
     if named == ["subscribePattern"]:
-        return TopicChoice(pattern=_checked_pattern(text))
+        return TopicChoice(pattern=checked_pattern(text))
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
         raise ConfigError("Option 'subscribe' names no topic: give 'topicA,topicB'.")
     return TopicChoice(topics=topics)
-
-
-def _checked_pattern(text: str) -> str:
-    if not text:
-        raise ConfigError("Option 'subscribePattern' is empty: '.*' is every topic.")
-    try:
-        pattern = python_pattern(text)
-        re.compile(pattern)
-    except (re.error, ValueError) as error:
-        raise ConfigError(f"Option 'subscribePattern' is no pattern: {error}.") from error
-    return pattern
 
 
 def _positive(given: Mapping[str, str], option: str, *, maximum: int = LONG_MAX) -> int | None:

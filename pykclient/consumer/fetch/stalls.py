@@ -43,6 +43,11 @@ ABSENCE_CHARGED_MS: Final = UNKNOWN_TOPIC_MS // 2
 that two polls that are far apart are not enough. If none counted, an application that polls only
 now and then would never get an error."""
 
+UNLISTED: Final = (
+    "brokers do not list it in metadata: the topic was deleted, or its DESCRIBE is denied to this "
+    "client"
+)
+
 GOES_ON: Final = "%s; the consumer keeps trying"
 
 _FIND_COORDINATOR: Final = "check that the brokers run, and that __consumer_offsets has leaders"
@@ -273,7 +278,7 @@ class EmptyPolls:
         self._unlisted_since_ms = now_ms
         partition = unlisted[0]
         error = self._metadata.cluster.topic_errors.get(partition.topic)
-        why = error or self._client.describe_failures() or "brokers do not list it in metadata"
+        why = error or self._client.describe_failures() or UNLISTED
         return KafkaTimeoutError(
             f"{partition}, which the group has assigned to this consumer, could not be read for "
             f"{waited_ms} ms: {why}; it continues by itself when that is cured"

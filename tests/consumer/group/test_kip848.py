@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
+
 import pytest
 
 from pykclient.consumer.group.kip848.membership import (
@@ -295,7 +297,10 @@ def test_a_topic_without_a_name_waits_for_metadata_and_the_others_do_not(
     stable.respond(2)
     assert stable.is_in(MemberState.RECONCILING)
     assert not stable.membership.wants_turn(stable.now_ms)
+    shown = urlsafe_b64encode(B).decode().rstrip("=")
+    assert stable.membership.unlisted == [TopicPartition(f"the topic with id {shown}", 5)]
     stable.update_metadata("a", "b")
+    assert stable.membership.unlisted == []
     stable.poll()
     assert stable.carried_out.events[-1] == "assign a0 b5"
     assert stable.is_in(MemberState.STABLE)

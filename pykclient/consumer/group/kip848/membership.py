@@ -261,13 +261,19 @@ class Kip848Membership:
 
     @property
     def unlisted(self) -> list[TopicPartition]:
-        """Partitions that metadata does not list yet, one per topic; the member waits for them."""
+        """Partitions that metadata does not list yet, one per topic; the member waits for them.
+
+        A topic whose name is unknown has its id in the name's place.
+        """
         if self.state is not MemberState.RECONCILING:
             return []
         found = []
         for topic_id, numbers in self._target.items():
             info = self._topic(topic_id)
-            if info is not None and numbers[-1] >= (count := len(info.partitions)):
+            if info is None:
+                shown = urlsafe_b64encode(topic_id).decode().rstrip("=")  # as Kafka writes ids
+                found.append(TopicPartition(f"the topic with id {shown}", numbers[0]))
+            elif numbers[-1] >= (count := len(info.partitions)):
                 lowest = numbers[bisect_left(numbers, count)]
                 if lowest not in (self._current or {}).get(topic_id, ()):
                     found.append(TopicPartition(info.name, lowest))
