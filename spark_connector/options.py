@@ -127,7 +127,8 @@ OPTIONS: Final = (
     Option(
         "subscribePattern",
         _READS,
-        "a pattern (of Java) that is found in the topics' names; refused if it may take long to match",
+        "a pattern (of Java) that is found in the topics' names; refused if it may take long "
+        "to match",
     ),
     Option("assign", _READS, 'partitions to read, as JSON: {"topicA":[0,1]}'),
     Option(
