@@ -50,7 +50,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.promise("secrets may be references, which configuration providers look up")
+@pytest.mark.promise("secrets may be references that configuration providers resolve")
 def test_values_come_from_variables_files_and_folders(file: Path) -> None:
     assert password_of(SCRAM | ENV | {"sasl.password": "${env:KAFKA_PASSWORD}"}) == CANARY
     assert password_of(SCRAM | FILE | {"sasl.password": f"${{f:{file}:password}}"}) == CANARY
@@ -195,7 +195,7 @@ def test_what_cannot_be_looked_up_is_an_error_without_a_value(
     assert CANARY not in "".join(shown.format())
 
 
-@pytest.mark.promise("secrets may be references, which configuration providers look up")
+@pytest.mark.promise("secrets may be references that configuration providers resolve")
 def test_what_spark_sends_to_tasks_has_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYKCLIENT_ALLOWED_CONFIG_PROVIDERS", "EnvVarConfigProvider")
     monkeypatch.setenv("PYKCLIENT_ALLOWED_VARIABLES", "KAFKA_PASSWORD")

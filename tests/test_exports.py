@@ -103,7 +103,7 @@ def test_what_the_package_offers_is_listed_and_nothing_else_is_found() -> None:
         pykclient.Producers  # type: ignore[attr-defined] # noqa: B018
 
 
-@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.promise("names and methods of other clients raise errors that name the replacement")
 @pytest.mark.parametrize(
     ("name", "instead"),
     [("KafkaConsumer", "Consumer"), ("AdminClient", "Admin"), ("KafkaError", "errors.KafkaError")],
@@ -115,7 +115,7 @@ def test_a_name_of_another_client_is_an_error_with_the_one_here(name: str, inste
     assert name not in dir(pykclient)
 
 
-@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.promise("names and methods of other clients raise errors that name the replacement")
 @pytest.mark.parametrize("kind", [pykclient.Producer, pykclient.Consumer, pykclient.Admin])
 def test_a_method_of_another_client_is_an_error_with_the_one_here(kind: type) -> None:
     with kind(bootstrap_servers="localhost:1") as client:
@@ -138,7 +138,7 @@ PEER_CLASSES = [
 ]
 
 
-@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.promise("names and methods of other clients raise errors that name the replacement")
 @pytest.mark.parametrize(("peer", "name"), PEER_CLASSES)
 def test_each_method_of_another_client_is_here_or_is_explained(peer: str, name: str) -> None:
     (kind,) = [kind for kind in ("Producer", "Consumer", "Admin") if kind in name]
@@ -146,7 +146,7 @@ def test_each_method_of_another_client_is_here_or_is_explained(peer: str, name: 
     assert set(peers()[peer][name]) - here == set()
 
 
-@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.promise("names and methods of other clients raise errors that name the replacement")
 @pytest.mark.parametrize("kind", [pykclient.Producer, pykclient.Consumer, pykclient.Admin])
 def test_completion_offers_no_method_that_is_not_here(kind: type) -> None:
     with kind(bootstrap_servers="localhost:1") as client:
@@ -156,7 +156,7 @@ def test_completion_offers_no_method_that_is_not_here(kind: type) -> None:
                 assert name not in [each.partition(".")[2] for each in completer.attr_matches(text)]
 
 
-@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.promise("names and methods of other clients raise errors that name the replacement")
 @pytest.mark.parametrize(
     ("call", "keyword"),
     [

@@ -51,7 +51,7 @@ def jaas(options: str) -> str:
 
 
 @pytest.mark.promise(
-    "OAUTHBEARER has tokens of an identity server, by client credentials or a signed assertion"
+    "OAUTHBEARER gets tokens from an identity server, by client credentials or a signed assertion"
 )
 @pytest.mark.parametrize(
     "settings",
@@ -127,7 +127,7 @@ SECRET = {"sasl.oauthbearer.client.credentials.client.secret": CANARY}
 
 
 @pytest.mark.promise(
-    "OAUTHBEARER has tokens of an identity server, by client credentials or a signed assertion"
+    "OAUTHBEARER gets tokens from an identity server, by client credentials or a signed assertion"
 )
 @pytest.mark.parametrize(
     ("settings", "source"),

@@ -192,7 +192,7 @@ def test_the_wheels_metadata_has_what_it_needs_and_offers(wheel: Path) -> None:
 
 
 @pytest.mark.promise(
-    "an install needs no compiler; clients log on INFO why they run without the compiled core"
+    "installing needs no compiler; clients log at INFO why the compiled core is missing"
 )
 def test_an_install_from_source_needs_no_compiler(
     wheel_without_compiler: Path, tmp_path: Path

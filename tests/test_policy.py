@@ -252,7 +252,7 @@ def each_of(tried: Tried) -> str:
     return f"{tried.key}={tried.value[:30]}"
 
 
-@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+@pytest.mark.promise("settings from text import, read and contact only what the process allows")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("tried", TRIED, ids=each_of)
 def test_text_names_what_the_process_allows(
@@ -284,7 +284,7 @@ def test_text_names_what_the_process_allows(
     config.from_settings(enter(tried, tmp_path))
 
 
-@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+@pytest.mark.promise("settings from text import, read and contact only what the process allows")
 @pytest.mark.parametrize("tried", TRIED, ids=each_of)
 def test_a_program_names_what_it_likes(tried: Tried, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FILES, "/elsewhere")
@@ -418,7 +418,7 @@ def secrets(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+@pytest.mark.promise("settings from text import, read and contact only what the process allows")
 def test_a_reference_in_text_is_looked_up_where_provider_and_place_are_allowed(
     secrets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from tests.secret_watch import ABOUT_SECURITY, SECRETS, watching
 SECRET = "canary" + "-planted"  # in two parts, since this text may be shown
 
 
-@pytest.mark.promise("no test of security finds a password in a log, an error or what is printed")
+@pytest.mark.promise("no security test finds a password in a log, an error or printed output")
 def test_a_leak_is_found_in_a_log_at_debug_and_in_an_error() -> None:
     log = logging.getLogger("pykclient.network.planted")
     with watching() as watch:

@@ -70,7 +70,7 @@ def test_a_delegation_token_is_of_scram() -> None:
     assert config(**given, sasl_jaas_config=text.replace("yes", "true")).has_delegation_token
 
 
-@pytest.mark.promise("TLS and SASL take the settings of Java, librdkafka and kafka-python")
+@pytest.mark.promise("TLS and SASL accept the settings of Java, librdkafka and kafka-python")
 @pytest.mark.parametrize(
     ("name", "spellings", "value", "read"),
     [

@@ -87,7 +87,7 @@ with Producer(bootstrap_servers="localhost:1") as p, Consumer(bootstrap_servers=
 
 
 @pytest.mark.promise(
-    "an install needs no compiler; clients log on INFO why they run without the compiled core"
+    "installing needs no compiler; clients log at INFO why the compiled core is missing"
 )
 def test_a_build_that_failed_is_no_warning_and_each_client_logs_the_reason(unbuilt: Path) -> None:
     (unbuilt / COMPILED / "build_failure.txt").write_text("CompileError: no cc\n")

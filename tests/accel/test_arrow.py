@@ -39,7 +39,7 @@ def numbers(data: object) -> list[int]:
     return memoryview(data).cast("B").cast("q").tolist()  # type: ignore[arg-type]
 
 
-@pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
+@pytest.mark.promise("`poll_arrow` returns keys, values, headers, nulls and timestamps as written")
 def test_every_field_stands_in_its_buffer(core: ModuleType, columns: RecordColumns) -> None:
     filled = core.arrow_buffers([columns], wanted=("key", "value"))
     assert filled.record_count == 4
@@ -51,7 +51,7 @@ def test_every_field_stands_in_its_buffer(core: ModuleType, columns: RecordColum
     assert filled.headers is None
 
 
-@pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
+@pytest.mark.promise("`poll_arrow` returns keys, values, headers, nulls and timestamps as written")
 def test_headers_stand_in_lists(core: ModuleType, columns: RecordColumns) -> None:
     headers = core.arrow_buffers([columns], wanted=("key", "value", "headers")).headers
     assert headers.header_count == 3
@@ -115,7 +115,7 @@ def test_a_column_without_nulls_has_no_bitmap(core: ModuleType, columns: RecordC
     assert filled.keys.null_count == 1
 
 
-@pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
+@pytest.mark.promise("`poll_arrow` returns keys, values, headers, nulls and timestamps as written")
 @pytest.mark.parametrize("time_ms", [INT64_MAX, -INT64_MAX, INT64_MAX // 1000 + 1])
 def test_a_time_beyond_microseconds_is_null(core: ModuleType, time_ms: int) -> None:
     rows = ListColumns([1, 2], [time_ms, 7], [None] * 2, [None] * 2, [()] * 2, size_bytes=0)

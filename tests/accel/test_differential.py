@@ -46,7 +46,7 @@ TEXT = st.text(max_size=5).map(lambda text: text.encode("utf-8", "surrogatepass"
 FIELD = st.none() | st.binary(max_size=20) | st.sampled_from([b"x" * 64, b"y" * 9000])
 
 same_in_both = pytest.mark.promise(
-    "both cores give the same records and errors for good, cut, damaged and random bytes"
+    "both cores return the same records and errors for valid, truncated, damaged and random bytes"
 )
 
 

@@ -69,7 +69,7 @@ def state_of(appender: Any) -> tuple[object, ...]:
 
 
 @pytest.mark.promise(
-    "both cores write the same bytes of the same records, and refuse with the same words"
+    "both cores write the same bytes for the same records, and raise the same errors"
 )
 @fuzz
 @given(records=RECORDS, capacity_bytes=st.integers(0, 400) | st.just(100_000))
@@ -92,7 +92,7 @@ PARTITIONS = st.none() | st.integers(-1, 4) | st.sampled_from([True, "1", 2**70,
 
 
 @pytest.mark.promise(
-    "both cores write the same bytes of the same records, and refuse with the same words"
+    "both cores write the same bytes for the same records, and raise the same errors"
 )
 @fuzz
 @given(

@@ -38,7 +38,7 @@ IN_SHORT = [
 
 
 @pytest.mark.promise(
-    "a group under fire loses nothing, has one owner a partition, no long stall, a close in time"
+    "a group under fire loses nothing, has one owner a partition, stalls briefly, closes in time"
 )
 @pytest.mark.parametrize(
     ("scenario", "kind"),
@@ -63,7 +63,7 @@ def test_a_group_under_fire_loses_nothing_and_does_not_stall(
 
 
 @pytest.mark.promise(
-    "a group under fire loses nothing, has one owner a partition, no long stall, a close in time"
+    "a group under fire loses nothing, has one owner a partition, stalls briefly, closes in time"
 )
 def test_every_scenario_is_in_the_short_form() -> None:
     assert {scenario.name for scenario in SCENARIOS} == {name for name, _ in IN_SHORT}

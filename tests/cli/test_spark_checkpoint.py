@@ -282,7 +282,7 @@ PROBLEMS: Final[list[tuple[Callable[[Checked], None], str, str, str]]] = [
 ]
 
 
-@pytest.mark.promise("A checkpoint of Spark is checked and mended at the command line")
+@pytest.mark.promise("A Spark checkpoint can be checked and repaired at the command line")
 @pytest.mark.parametrize(
     ("break_it", "where", "what", "cure"),
     PROBLEMS,

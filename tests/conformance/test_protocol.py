@@ -145,7 +145,7 @@ def test_java_has_the_same_api_keys(mirror: ProtocolMirror) -> None:
     assert {key.name: key.value for key in ApiKey} == theirs
 
 
-@pytest.mark.promise("every version from brokers 2.1 to 4.4 is spoken, with its headers")
+@pytest.mark.promise("every API version of brokers 2.1 to 4.4 is supported, with its headers")
 def test_java_has_the_same_versions_and_headers(mirror: ProtocolMirror) -> None:
     java = {api["key"]: api for api in mirror.apis()}
     for key in APIS:

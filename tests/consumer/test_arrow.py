@@ -28,7 +28,7 @@ ALL = wanted_columns(None, include_headers=True)
 HEADERS = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 
-@pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
+@pytest.mark.promise("`poll_arrow` returns keys, values, headers, nulls and timestamps as written")
 def test_each_record_is_a_row_in_order() -> None:
     table = arrow_batch(
         [span(A, range(5, 7), keys=[None, b"k"]), span(B, [9], values=[None])],

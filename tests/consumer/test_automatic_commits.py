@@ -96,7 +96,7 @@ def test_what_a_poll_returned_is_committed_by_the_next_one(automatic: CommitScen
     assert committed_in(request) == {P0: 15, P1: 20}
 
 
-@pytest.mark.promise("automatic commits cover what was processed, and nothing else")
+@pytest.mark.promise("automatic commits cover processed records and nothing else")
 def test_what_the_same_poll_is_about_to_return_is_not_committed(automatic: CommitScene) -> None:
     assigned = next(iter(automatic.subscription))
     assigned.offset += 5
@@ -141,7 +141,7 @@ def test_one_that_may_succeed_soon_is_repeated_soon(automatic: CommitScene) -> N
 
 
 @pytest.mark.promise(
-    "a refused commit says what, where and its cure; `poll` raises what no retry cures"
+    "a refused commit says what, where and the cure; `poll` raises errors that are not retriable"
 )
 @pytest.mark.parametrize(
     "error",

@@ -52,7 +52,7 @@ def test_a_time_that_no_record_can_have_is_refused(consumer: Consumer, timestamp
         consumer.offsets_for_times({A: timestamp_ms})
 
 
-@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.promise("names and methods of other clients raise errors that name the replacement")
 def test_an_argument_of_another_client_is_an_error_with_the_one_here(consumer: Consumer) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("poll", {"timeout_ms": 100}),

@@ -204,7 +204,7 @@ def test_what_concerns_the_group_is_reported_before_what_concerns_a_topic(
 
 
 @pytest.mark.promise(
-    "a refused commit says what, where and its cure; `poll` raises what no retry cures"
+    "a refused commit says what, where and the cure; `poll` raises errors that are not retriable"
 )
 @pytest.mark.parametrize(
     "error", [UnknownMemberIdError, IllegalGenerationError, StaleMemberEpochError]

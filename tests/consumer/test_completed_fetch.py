@@ -259,7 +259,7 @@ def test_of_a_damaged_header_it_is_not_known_where_the_batch_ends() -> None:
 
 
 @pytest.mark.promise(
-    "readers of committed records see no others; checksums are checked unless switched off"
+    "read_committed consumers see no other records; checksums are verified unless disabled"
 )
 def test_checksums_are_checked_only_when_requested() -> None:
     data = bytearray(batch([0]))

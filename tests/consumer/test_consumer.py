@@ -80,7 +80,7 @@ def test_the_next_fetch_is_sent_before_records_are_returned(
     assert fetch.topics[0].partitions[0].fetch_offset == 3
 
 
-@pytest.mark.promise("`poll` returns what is there, within its time")
+@pytest.mark.promise("`poll` returns available records within its timeout")
 def test_a_poll_returns_no_more_than_requested_and_the_rest_next_time(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_poll_returns_no_more_than_requested_and_the_rest_next_time(
     assert len(consumer.poll(LONG_S)) == 100
 
 
-@pytest.mark.promise("`poll` returns what is there, within its time")
+@pytest.mark.promise("`poll` returns available records within its timeout")
 def test_an_empty_poll_ends_in_time(consumer: Consumer) -> None:
     started_s = time.monotonic()
     records = consumer.poll(SHORT_S)
@@ -212,7 +212,7 @@ def test_a_fatal_error_is_raised_at_once_by_every_call_and_the_next_one_tries_an
 # Seeking, pausing.
 
 
-@pytest.mark.promise("`seek` moves the position, and drops what was fetched before")
+@pytest.mark.promise("`seek` moves the position and drops fetched records")
 def test_a_seek_decides_what_comes_next(consumer: Consumer, port: ServingPort) -> None:
     port.logs[0].append(10)
     assert consumer.poll(LONG_S)
@@ -233,7 +233,7 @@ def test_a_seek_with_a_leader_epoch_is_held_against_the_log_of_the_leader(
     assert port.responded.count(OffsetForLeaderEpochRequest) == 1
 
 
-@pytest.mark.promise("`seek` moves the position, and drops what was fetched before")
+@pytest.mark.promise("`seek` moves the position and drops fetched records")
 def test_seeks_to_the_ends_send_a_request(consumer: Consumer, port: ServingPort) -> None:
     port.logs[0].append(10)
     consumer.seek_to_end()

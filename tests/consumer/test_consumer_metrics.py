@@ -33,7 +33,7 @@ def of(consumer: Consumer, name: str, partition: TopicPartition | None = None) -
     return consumer.metrics().get(MetricName(name, FETCHING, tags))
 
 
-@pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
+@pytest.mark.promise("metrics, including lag by partition, match `docs/metrics.md`")
 def test_what_is_reported_is_documented_and_what_is_documented_is_reported(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -66,7 +66,7 @@ def test_iteration_counts_too(port: ServingPort) -> None:
         assert of(consumer, "records-consumed-total") == 4
 
 
-@pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
+@pytest.mark.promise("metrics, including lag by partition, match `docs/metrics.md`")
 def test_lag_is_reported_by_partition_and_moves_with_the_position(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -103,7 +103,7 @@ def test_what_was_passed_over_is_counted(port: ServingPort) -> None:
         assert of(consumer, "records-skipped-total") == 1
 
 
-@pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
+@pytest.mark.promise("metrics, including lag by partition, match `docs/metrics.md`")
 def test_another_thread_may_call(consumer: Consumer) -> None:
     reported: list[object] = []
     with consumer._wiring.guard:

@@ -135,7 +135,7 @@ def test_as_long_as_one_address_may_respond_it_waits() -> None:
 
 
 @pytest.mark.promise(
-    "brokers that are lost or never help are reported by `poll` in time, and read again when back"
+    "`poll` reports lost or unresponsive brokers in time, and reads from them once they are back"
 )
 def test_a_partition_that_cannot_be_read_is_an_error_in_time_and_again_after_that() -> None:
     scene, assigned = reading()

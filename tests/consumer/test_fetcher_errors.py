@@ -243,7 +243,9 @@ def test_no_failure_is_reported_after_an_unassign() -> None:
 # Reading from a follower (KIP-392).
 
 
-@pytest.mark.promise("the replica in the same rack is read, and the leader when that fails")
+@pytest.mark.promise(
+    "the consumer reads from the replica in its rack, and from the leader if that fails"
+)
 def test_the_replica_that_the_leader_names_is_read_from_for_a_while() -> None:
     scene = Scene(A, rack="r1")
     reply(scene.fetch(), part(0, replica=3))
@@ -259,7 +261,9 @@ def test_a_replica_that_left_the_cluster_is_not_read_from() -> None:
     assert scene.fetch().node_id == 1
 
 
-@pytest.mark.promise("the replica in the same rack is read, and the leader when that fails")
+@pytest.mark.promise(
+    "the consumer reads from the replica in its rack, and from the leader if that fails"
+)
 @pytest.mark.parametrize(
     "code", [OffsetOutOfRangeError.code, NotLeaderOrFollowerError.code, UnknownServerError.code]
 )

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from pykclient.consumer.consumer import Consumer
     from tests.consumer.serving_port import ServingPort
 
-pytestmark = pytest.mark.promise("a batch that is left in the middle comes again from there")
+pytestmark = pytest.mark.promise(
+    "a batch that the loop leaves early is returned again from that record"
+)
 
 
 def leave_at(records: ConsumerRecords, count: int) -> list[int]:

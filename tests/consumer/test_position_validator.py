@@ -425,9 +425,7 @@ def make_anew(scene: Scene) -> None:
     update_metadata(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
 
 
-@pytest.mark.promise(
-    "a topic that is deleted and created again is read from its beginning, completely"
-)
+@pytest.mark.promise("a recreated topic is read completely, from its beginning")
 @pytest.mark.parametrize(
     "reset", [OffsetReset.EARLIEST, OffsetReset.LATEST, OffsetReset.BY_DURATION]
 )
@@ -461,9 +459,7 @@ def begin_anew(scene: Scene, assigned: AssignedPartition) -> None:
     assigned.offset, assigned.leader_epoch = 1, 0  # a record was read
 
 
-@pytest.mark.promise(
-    "a topic that is deleted and created again is read from its beginning, completely"
-)
+@pytest.mark.promise("a recreated topic is read completely, from its beginning")
 def test_a_broker_that_lags_does_not_lose_the_position_again() -> None:
     scene = Scene()
     assigned = scene.read(A)

@@ -294,7 +294,7 @@ def scene() -> PositionScene:
 
 
 @pytest.mark.promise(
-    "a consumer goes on where its group committed, else where `auto_offset_reset` says"
+    "a consumer starts at its group's committed offsets, or else as `auto_offset_reset` says"
 )
 def test_a_partition_goes_on_at_its_committed_offset_and_the_others_are_reset(
     scene: PositionScene,

@@ -59,7 +59,7 @@ class Notes:
 
 
 @pytest.mark.promise(
-    "a bad record is raised with place, bytes and cause, or passed over as configured"
+    "a bad record raises an error with place, bytes and cause, or is skipped as configured"
 )
 def test_the_default_is_to_raise_and_reading_goes_on_behind_it(port: ServingPort) -> None:
     port.logs[0].append(4)
@@ -80,7 +80,7 @@ def test_the_default_is_to_raise_and_reading_goes_on_behind_it(port: ServingPort
 
 
 @pytest.mark.promise(
-    "a bad record is raised with place, bytes and cause, or passed over as configured"
+    "a bad record raises an error with place, bytes and cause, or is skipped as configured"
 )
 def test_skip_goes_on_behind_a_record_and_logs_it(
     port: ServingPort, caplog: pytest.LogCaptureFixture
@@ -128,7 +128,7 @@ def test_the_log_does_not_have_the_bytes_of_what_was_skipped(
 
 
 @pytest.mark.promise(
-    "a bad record is raised with place, bytes and cause, or passed over as configured"
+    "a bad record raises an error with place, bytes and cause, or is skipped as configured"
 )
 @pytest.mark.parametrize("is_woken", [False, True])
 def test_many_bad_records_do_not_hold_a_call_beyond_its_time(
@@ -163,7 +163,7 @@ def test_iteration_skips_as_well(port: ServingPort) -> None:
 
 
 @pytest.mark.promise(
-    "a bad record is raised with place, bytes and cause, or passed over as configured"
+    "a bad record raises an error with place, bytes and cause, or is skipped as configured"
 )
 def test_what_the_function_raises_comes_out_and_the_record_is_not_passed_over(
     port: ServingPort,
@@ -182,7 +182,7 @@ def test_what_the_function_raises_comes_out_and_the_record_is_not_passed_over(
 
 
 @pytest.mark.promise(
-    "a bad record is raised with place, bytes and cause, or passed over as configured"
+    "a bad record raises an error with place, bytes and cause, or is skipped as configured"
 )
 @pytest.mark.parametrize("sought", [0, 3, 5])
 def test_a_function_gets_the_raw_bytes_and_may_seek(port: ServingPort, sought: int) -> None:
@@ -325,7 +325,7 @@ def test_what_is_no_policy_is_refused(policy: object) -> None:
         consumer_over(ServingPort(), on_record_error=policy)
 
 
-@pytest.mark.promise("the application's code does not hold up heartbeats")
+@pytest.mark.promise("the application's code does not delay heartbeats")
 def test_heartbeats_go_on_while_the_function_or_an_interceptor_runs(port: ServingPort) -> None:
     """The application's code never runs under the core lock, which heartbeats need."""
     port.logs[0].append(3)

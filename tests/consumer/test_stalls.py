@@ -53,7 +53,7 @@ def test_a_lost_connection_is_a_stall_of_all_partitions_requested() -> None:
 
 
 @pytest.mark.promise(
-    "brokers that are lost or never help are reported by `poll` in time, and read again when back"
+    "`poll` reports lost or unresponsive brokers in time, and reads from them once they are back"
 )
 def test_a_broker_that_is_late_is_one_and_its_response_ends_it() -> None:
     scene = Scene(A)

@@ -122,7 +122,7 @@ def test_there_are_enough_of_them_and_each_has_a_name() -> None:
     assert len({hostile.name for hostile in HOSTILE}) == len(HOSTILE) >= 100
 
 
-@pytest.mark.promise("whatever a broker sends, a call ends in its time, in bounded memory and CPU")
+@pytest.mark.promise("whatever a broker sends, a call ends in time, with bounded memory and CPU")
 @pytest.mark.parametrize(("core", "hostile"), MET, ids=lambda value: getattr(value, "name", value))
 def test_a_call_ends_as_the_table_says(
     core: str, hostile: Hostile, reports: dict[tuple[str, str], Report]

@@ -61,7 +61,7 @@ def check(report: dict[str, Any]) -> None:
     assert {"import outside_canary", "command os.system"} <= program
 
 
-@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+@pytest.mark.promise("settings from text import, read and contact only what the process allows")
 def test_settings_from_text_reach_nothing_outside_the_policy(folder: Path) -> None:
     report = probed(folder, seed=3, count=120)
     check(report)

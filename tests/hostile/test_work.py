@@ -141,9 +141,7 @@ def flaws_of(found: MadeUp) -> list[str]:
     return flaws
 
 
-@pytest.mark.promise(
-    "a received megabyte that writers made up costs at most 20 times the CPU of a usual one"
-)
+@pytest.mark.promise("a crafted megabyte costs at most 20 times the CPU of an ordinary one")
 @pytest.mark.parametrize("seed", seeds(SHORT_COUNT, soak_count=300))
 def test_made_up_batches_cost_little_for_their_size(seed: int) -> None:
     size_bytes = SIZE_BYTES if seed < SHORT_COUNT else SOAK_SIZE_BYTES

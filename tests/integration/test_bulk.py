@@ -135,7 +135,7 @@ def test_a_million_records_arrive_once_each(kafka_cluster: KafkaCluster, is_arro
         position += size
 
 
-@pytest.mark.promise("a partial failure reports which rows were sent, which not, and why")
+@pytest.mark.promise("a partial failure reports which rows were sent, which were not, and why")
 def test_a_record_larger_than_the_topic_takes_fails_alone(kafka_cluster: KafkaCluster) -> None:
     topic = new_topic(kafka_cluster, "bulk-too-large", **{"max.message.bytes": "20000"})
     values = [b"%04d" % number for number in range(2_000)]

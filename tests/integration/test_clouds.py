@@ -103,7 +103,7 @@ def put_files(fake: FakeKafka, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     return settings["bootstrap_servers"]
 
 
-@pytest.mark.promise("settings copied from the forms of cloud services work as they are")
+@pytest.mark.promise("settings copied from the consoles of cloud services work unchanged")
 @pytest.mark.parametrize(("service", "text"), [*blocks()])
 def test_the_settings_of_a_service_work(
     service: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch

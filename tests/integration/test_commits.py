@@ -84,7 +84,7 @@ def servers(fake_kafka: FakeKafka) -> str:
 
 
 @pytest.mark.promise(
-    "a consumer goes on where its group committed, else where `auto_offset_reset` says"
+    "a consumer starts at its group's committed offsets, or else as `auto_offset_reset` says"
 )
 def test_a_consumer_goes_on_where_its_group_has_committed(servers: str) -> None:
     with reader(servers, P0, P1, enable_auto_commit=False) as consumer:
@@ -109,7 +109,7 @@ def test_callbacks_that_are_still_due_are_called_by_close(servers: str) -> None:
     assert committed(servers, P0) == [2]
 
 
-@pytest.mark.promise("automatic commits cover what was processed, and nothing else")
+@pytest.mark.promise("automatic commits cover processed records and nothing else")
 def test_a_callback_that_commits_does_not_commit_what_poll_is_about_to_return(
     servers: str,
 ) -> None:
@@ -174,7 +174,7 @@ def seek_behind(consumer: Consumer) -> None:
     consumer.seek(P0, 4)
 
 
-@pytest.mark.promise("automatic commits cover what was processed, and nothing else")
+@pytest.mark.promise("automatic commits cover processed records and nothing else")
 @pytest.mark.parametrize(
     ("work", "is_failure", "is_automatic", "offset"),
     [
@@ -221,7 +221,7 @@ def test_assigning_others_commits_what_is_finished_if_the_interval_is_over(
 
 
 @pytest.mark.promise(
-    "a refused commit says what, where and its cure; `poll` raises what no retry cures"
+    "a refused commit says what, where and the cure; `poll` raises errors that are not retriable"
 )
 def test_a_refusal_is_raised_though_there_are_records_at_hand(
     fake_kafka: FakeKafka, servers: str
@@ -253,7 +253,7 @@ def offset_of(fake_kafka: FakeKafka, partition: TopicPartition) -> int | None:
 
 
 @pytest.mark.promise(
-    "a refused commit says what, where and its cure; `poll` raises what no retry cures"
+    "a refused commit says what, where and the cure; `poll` raises errors that are not retriable"
 )
 def test_a_group_whose_members_subscribed_takes_no_offsets_from_others(
     fake_kafka: FakeKafka, servers: str
@@ -322,7 +322,7 @@ def topic(kafka_cluster: KafkaCluster) -> str:
 
 
 @pytest.mark.kafka
-@pytest.mark.promise("Java and we see each other's commits")
+@pytest.mark.promise("this client and Java see each other's commits")
 def test_javas_tool_reads_what_is_committed_here(kafka_cluster: KafkaCluster, topic: str) -> None:
     group = uuid.uuid4().hex
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -343,7 +343,7 @@ def test_javas_tool_reads_what_is_committed_here(kafka_cluster: KafkaCluster, to
 
 
 @pytest.mark.kafka
-@pytest.mark.promise("Java and we see each other's commits")
+@pytest.mark.promise("this client and Java see each other's commits")
 def test_it_goes_on_where_javas_consumer_has_committed(
     kafka_cluster: KafkaCluster, topic: str
 ) -> None:

@@ -65,7 +65,7 @@ def numbered(count: int, partition: int | None = None) -> list[Record]:
     return [Record(value=b"%d" % number, partition=partition) for number in range(count)]
 
 
-@pytest.mark.promise("`poll` returns what is there, within its time")
+@pytest.mark.promise("`poll` returns available records within its timeout")
 def test_many_records_come_once_each_in_order(any_kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(any_kafka_cluster, "many", partition_count=PARTITION_COUNT)
     written = confluent_produce(any_kafka_cluster, topic, numbered(30_000), "lz4")
@@ -104,7 +104,7 @@ def test_offsets_are_found_by_place_and_by_time(each_kafka_cluster: KafkaCluster
         assert len(consumer.list_topics()[topic]) == 2
 
 
-@pytest.mark.promise("`seek` moves the position, and drops what was fetched before")
+@pytest.mark.promise("`seek` moves the position and drops fetched records")
 def test_seeks_and_pauses_hold_while_records_come(any_kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(any_kafka_cluster, "seek", partition_count=2)
     confluent_produce(any_kafka_cluster, topic, [*numbered(3_000, 0), *numbered(3_000, 1)])
@@ -152,7 +152,7 @@ def transactions(cluster: KafkaCluster, topic: str) -> confluent_kafka.Producer:
 
 
 @pytest.mark.promise(
-    "readers of committed records see no others; checksums are checked unless switched off"
+    "read_committed consumers see no other records; checksums are verified unless disabled"
 )
 def test_read_committed_returns_committed_records_only(each_kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(each_kafka_cluster, "transactions")

@@ -133,7 +133,7 @@ def topic(servers: str) -> str:
 
 
 @pytest.mark.promise(
-    "the guide's programs do at most once and at least once, killed with records in hand"
+    "the guide's programs keep at most once and at least once when killed while processing"
 )
 def test_at_most_once_handles_nothing_twice(servers: str, topic: str) -> None:
     text = program("At most once", "mailer", servers, topic)
@@ -143,7 +143,7 @@ def test_at_most_once_handles_nothing_twice(servers: str, topic: str) -> None:
 
 
 @pytest.mark.promise(
-    "the guide's programs do at most once and at least once, killed with records in hand"
+    "the guide's programs keep at most once and at least once when killed while processing"
 )
 @pytest.mark.parametrize(
     ("heading", "group"),

@@ -280,7 +280,7 @@ def test_what_a_broker_refuses_as_if_of_another_producer_is_written_again(
     assert read(servers) == VALUES
 
 
-@pytest.mark.promise("exactly once lives through an outage, where on_stall is log")
+@pytest.mark.promise("exactly once survives an outage with on_stall=log")
 def test_an_outage_in_a_block_is_lived_through(
     fake: FakeKafka, servers: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -523,7 +523,7 @@ def rows_of(value: bytes | None) -> list[bytes]:
     return [b"%b %d" % (value or b"", number) + bytes(1_000) for number in range(20)]
 
 
-@pytest.mark.promise("no commit goes around a record that was not accepted")
+@pytest.mark.promise("no transaction commits without a record that was not accepted")
 @pytest.mark.parametrize("is_arrow", [False, True])
 @pytest.mark.parametrize("on_stall", ["log", "raise"])
 def test_a_bulk_call_without_memory_in_a_block_commits_nothing_of_its_batch(

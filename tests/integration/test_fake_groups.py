@@ -239,9 +239,7 @@ def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets(fake: FakeKaf
     assert kinds == [GroupKind.CLASSIC, GroupKind.CONSUMER, GroupKind.CLASSIC]
 
 
-@pytest.mark.promise(
-    "our members share partitions with librdkafka's and Java's, eager and cooperative"
-)
+@pytest.mark.promise("members share partitions with librdkafka's and Java's, eager and cooperative")
 def test_clients_of_different_makers_share_a_group(fake: FakeKafka) -> None:
     servers = fake.bootstrap_servers
     with (

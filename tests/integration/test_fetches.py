@@ -101,7 +101,9 @@ def write(servers: str, topic: str, *values: bytes) -> None:
         producer.flush(60.0)
 
 
-@pytest.mark.promise("a fetch names only what is new in its session, on real and fake brokers")
+@pytest.mark.promise(
+    "a fetch request names only the changes of its session, on real and fake brokers"
+)
 def test_a_fetch_names_only_what_has_moved(servers: str) -> None:
     """Every partition once at first; then a record at a time, of one partition."""
     topic = "sessions"
@@ -184,7 +186,9 @@ def test_partitions_take_turns_or_the_one_furthest_behind_comes_first(server: st
     assert lag_when_the_other_is_read(server, "lag") < 4 * RESPONSE_COUNT
 
 
-@pytest.mark.promise("the replica in the same rack is read, and the leader when that fails")
+@pytest.mark.promise(
+    "the consumer reads from the replica in its rack, and from the leader if that fails"
+)
 def test_the_leader_gets_one_fetch_and_then_the_replica_in_the_same_rack(servers: str) -> None:
     topic, partition = "near", TopicPartition("near", 0)
     with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
@@ -206,9 +210,7 @@ def test_the_leader_gets_one_fetch_and_then_the_replica_in_the_same_rack(servers
     assert set(nodes[1:]) == {near}
 
 
-@pytest.mark.promise(
-    "records that a log has lost are detected: read again from there, or reported with the place"
-)
+@pytest.mark.promise("lost records of a log are detected, and reported or reread with their place")
 @pytest.mark.slow
 @pytest.mark.kafka
 def test_records_that_an_unclean_election_lost_are_not_read_past(

@@ -49,7 +49,9 @@ def consumer(request: pytest.FixtureRequest, fake: FakeKafka) -> Consumer:
     return member(fake, request.param)
 
 
-@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
+@pytest.mark.promise(
+    "closing revokes, commits, leaves or remains in the group (KIP-1092), and ends in time"
+)
 @pytest.mark.parametrize(
     ("group_membership", "instance_id", "left_count"),
     [
@@ -77,7 +79,9 @@ def test_closing_leaves_the_group_or_remains(
     assert member_count(fake) == left_count
 
 
-@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
+@pytest.mark.promise(
+    "closing revokes, commits, leaves or remains in the group (KIP-1092), and ends in time"
+)
 def test_close_has_one_deadline_for_all_that_it_does(consumer: Consumer, fake: FakeKafka) -> None:
     recording = ListenerRecording()
     consumer.subscribe([TOPIC], listener=recording.listener)

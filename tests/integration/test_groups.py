@@ -130,7 +130,7 @@ def test_what_a_listener_raises_is_raised_by_poll_after_the_rebalance(fake: Fake
 
 
 @pytest.mark.promise(
-    "what is revoked is committed, passed to the listener and dropped before it is acknowledged"
+    "revoked partitions are committed, passed to the listener and dropped before the heartbeat"
 )
 def test_what_is_revoked_is_committed_and_reported_before_others_get_it(fake: FakeKafka) -> None:
     write(fake, COUNT)
@@ -243,7 +243,7 @@ def test_members_follow_a_coordinator_that_moves_and_one_that_stops(fake: FakeKa
 
 
 @pytest.mark.promise(
-    "static members keep partitions over a restart; of two with one name the first is fenced"
+    "static members keep partitions over a restart; another one with the id fences the first"
 )
 @each_protocol
 def test_a_static_member_keeps_its_partitions_over_a_restart(
@@ -265,7 +265,7 @@ def test_a_static_member_keeps_its_partitions_over_a_restart(
 
 
 @pytest.mark.promise(
-    "static members keep partitions over a restart; of two with one name the first is fenced"
+    "static members keep partitions over a restart; another one with the id fences the first"
 )
 def test_of_two_static_members_of_one_name_the_first_is_fenced(fake: FakeKafka) -> None:
     """It does not continue to read, even if it has records."""
@@ -371,7 +371,7 @@ def test_a_topic_that_is_deleted_holds_up_no_rebalance(protocol: str, fake: Fake
 
 
 @pytest.mark.promise(
-    "a cooperative group keeps what does not move, and a group changes to it member by member"
+    "a cooperative group keeps partitions that do not move; groups migrate to it member by member"
 )
 def test_a_cooperative_group_keeps_what_does_not_move(fake: FakeKafka) -> None:
     recording = ListenerRecording()
@@ -411,7 +411,7 @@ def test_members_get_what_is_in_their_rack(strategy: str) -> None:
 
 
 @pytest.mark.promise(
-    "a cooperative group keeps what does not move, and a group changes to it member by member"
+    "a cooperative group keeps partitions that do not move; groups migrate to it member by member"
 )
 def test_a_group_is_upgraded_from_eager_to_cooperative_member_by_member(fake: FakeKafka) -> None:
     def start(strategy: object) -> Consumer:

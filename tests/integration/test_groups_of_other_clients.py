@@ -114,9 +114,7 @@ def group(servers: str) -> Group:
     return Group(servers)
 
 
-@pytest.mark.promise(
-    "our members share partitions with librdkafka's and Java's, eager and cooperative"
-)
+@pytest.mark.promise("members share partitions with librdkafka's and Java's, eager and cooperative")
 @pytest.mark.promise(
     "KIP-848 members share partitions with Java's and librdkafka's on real brokers"
 )

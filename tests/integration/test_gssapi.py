@@ -235,7 +235,7 @@ def alice(kdc: Kdc, kerberized: KafkaCluster, environment: None, tmp_path: Path)
     }
 
 
-@pytest.mark.promise("GSSAPI authenticates by a ticket of a keytab or of kinit, both ways")
+@pytest.mark.promise("GSSAPI authenticates both sides, with a ticket from a keytab or from kinit")
 @pytest.mark.kafka
 @NEEDS_KDC
 @OWN_BROKERS

@@ -133,7 +133,7 @@ def check_round_trip(cluster: KafkaCluster, produce: Produce, consume: Consume, 
     assert codec in {batch["compresscodec"].lower() for batch in batches}
 
 
-@pytest.mark.promise("`close` sends the rest, and ends in time")
+@pytest.mark.promise("`close` sends the remaining records, and ends in time")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
     ("produce", "consume"), [(our_produce, java_consume), (java_produce, our_consume)]
@@ -160,7 +160,7 @@ def test_librdkafka_and_others_read_what_the_other_wrote_on_every_version(
     check_round_trip(each_kafka_cluster, produce, consume, codec)
 
 
-@pytest.mark.promise("a record with a key goes to the partition that Java chooses")
+@pytest.mark.promise("a record with a key goes to the same partition as with Java")
 @pytest.mark.parametrize("produce", [our_produce, java_produce, confluent_produce])
 def test_keys_land_on_the_partitions_that_java_computes(
     kafka_cluster: KafkaCluster, produce: Produce

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pykclient import ConsumerRecords
     from pykclient.testing import FakeKafka, KafkaCluster
 
-pytestmark = pytest.mark.promise("a batch that is left in the middle comes again from there")
+pytestmark = pytest.mark.promise(
+    "a batch that the loop leaves early is returned again from that record"
+)
 
 COUNT = 20
 HANDLED = 8

@@ -66,7 +66,7 @@ def poll_without_end(consumer: Consumer[bytes, bytes]) -> None:
         assert not consumer.poll(1.0)
 
 
-@pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
+@pytest.mark.promise("nothing is sent to another cluster that took over a broker's address")
 @pytest.mark.parametrize(
     "group_protocol", [pytest.param("classic", marks=pytest.mark.soak), "consumer"]
 )

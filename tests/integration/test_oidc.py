@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 CANARY = "canary-77e1"
 ISSUES = pytest.mark.promise(
-    "OAUTHBEARER has tokens of an identity server, by client credentials or a signed assertion"
+    "OAUTHBEARER gets tokens from an identity server, by client credentials or a signed assertion"
 )
 
 

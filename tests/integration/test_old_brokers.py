@@ -119,14 +119,14 @@ def aged(frame: bytes, header: RequestHeader, address: tuple[str, int]) -> bytes
     return frame
 
 
-@pytest.mark.promise("every version from brokers 2.1 to 4.4 is spoken, with its headers")
+@pytest.mark.promise("every API version of brokers 2.1 to 4.4 is supported, with its headers")
 @pytest.mark.parametrize("key", VERSIONS_OF_2_1)
 def test_the_newest_version_of_kafka_2_1_is_spoken(key: ApiKey) -> None:
     api = APIS[key]
     assert api.min_version <= VERSIONS_OF_2_1[key] <= api.max_version
 
 
-@pytest.mark.promise("every version from brokers 2.1 to 4.4 is spoken, with its headers")
+@pytest.mark.promise("every API version of brokers 2.1 to 4.4 is supported, with its headers")
 @pytest.mark.kafka
 def test_all_clients_work_with_a_broker_that_has_the_versions_of_2_1(
     kafka_cluster: KafkaCluster,

@@ -87,7 +87,7 @@ def address(request: pytest.FixtureRequest) -> Iterator[Address]:
     address.stop()
 
 
-@pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
+@pytest.mark.promise("nothing is sent to another cluster that took over a broker's address")
 def test_a_record_for_one_cluster_is_not_written_to_another_one(
     address: Address, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_first_send_after_the_change_raises_what_is_wrong(address: Address) ->
     assert not caught.value.fatal
 
 
-@pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
+@pytest.mark.promise("nothing is sent to another cluster that took over a broker's address")
 @pytest.mark.parametrize("group_id", [None, "g"])
 def test_a_consumer_of_one_cluster_reads_nothing_of_another_one(
     address: Address, group_id: str | None

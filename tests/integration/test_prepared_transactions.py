@@ -82,9 +82,7 @@ def prepare(producer: Producer, topic: str, *values: bytes) -> PreparedTransacti
     return prepared
 
 
-@pytest.mark.promise(
-    "another process commits or aborts what a producer has prepared, on both versions"
-)
+@pytest.mark.promise("another process can commit or abort a prepared transaction, on both versions")
 def test_another_process_ends_what_was_prepared(
     each_kafka_cluster: KafkaCluster, make_producer: MakeProducer, topic: str
 ) -> None:

@@ -52,7 +52,7 @@ def values(cluster: KafkaCluster, topic: str, count: int) -> list[bytes | None]:
 
 
 @pytest.mark.promise("acks 0, 1 and all are supported")
-@pytest.mark.promise("`send` returns a delivery that reports place and time")
+@pytest.mark.promise("`send` returns a delivery that reports partition, offset and timestamp")
 @pytest.mark.parametrize("acks", ["all", 1, 0])
 def test_every_kind_of_acknowledgement_is_waited_for(
     each_kafka_cluster: KafkaCluster, acks: object

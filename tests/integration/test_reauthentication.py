@@ -40,8 +40,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.promise(
-    "where brokers let sessions of SASL expire, clients authenticate again on the connection they "
-    "have, and no record is lost, doubled or out of order (KIP-368)"
+    "when SASL sessions expire, clients reauthenticate on the open connection, and no record is "
+    "lost, doubled or out of order (KIP-368)"
 )
 def test_authenticating_again_loses_and_reorders_nothing(
     secured_kafka_cluster: KafkaCluster, calls: Counter[str]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.promise(
-    "an end that takes long says what it waits for, and a second Ctrl-C gives it up"
+    "a shutdown that takes long logs what it waits for, and a second Ctrl-C ends it"
 )
 
 PATIENCE_S = 60.0

@@ -461,8 +461,8 @@ def names_of(rows: Sequence[WayIn | Mistake]) -> list[str]:
 
 
 @pytest.mark.promise(
-    "producer, consumer, admin and Spark work over TLS and SASL, with the newest Kafka and the "
-    "oldest"
+    "producer, consumer, admin and Spark work over TLS and SASL, with the newest and the oldest "
+    "Kafka"
 )
 @pytest.mark.parametrize("way", WAYS_IN, ids=names_of(WAYS_IN))
 def test_each_client_works_on_each_listener(place: Place, way: WayIn) -> None:
@@ -472,7 +472,7 @@ def test_each_client_works_on_each_listener(place: Place, way: WayIn) -> None:
 
 
 @pytest.mark.promise(
-    "each mistake of security is an error of its own, with the cure, within two seconds"
+    "each security mistake raises an error of its own within two seconds, with the cure"
 )
 @pytest.mark.parametrize("mistake", MISTAKES, ids=names_of(MISTAKES))
 def test_each_mistake_is_an_error_with_the_cure_within_two_seconds(

@@ -68,7 +68,9 @@ def read(consumer: Consumer, count: int) -> list[object]:
     return values
 
 
-@pytest.mark.promise("clients live through resets over the sockets of other libraries, as gevent's")
+@pytest.mark.promise(
+    "clients survive connection resets with the sockets of other libraries, such as gevent"
+)
 @pytest.mark.usefixtures("library")
 def test_a_producer_and_a_consumer_live_through_resets(proxy: FaultProxy) -> None:
     servers = str(proxy.address)

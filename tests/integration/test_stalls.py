@@ -84,7 +84,7 @@ def poll_until_it_reads(consumer: Consumer) -> None:
 
 
 @pytest.mark.promise(
-    "brokers that are lost or never help are reported by `poll` in time, and read again when back"
+    "`poll` reports lost or unresponsive brokers in time, and reads from them once they are back"
 )
 def test_a_cluster_that_is_gone_is_reported_and_read_again_when_it_is_back(
     servers: str, fake_kafka: FakeKafka
@@ -167,7 +167,7 @@ def test_a_service_gets_the_error_that_no_waiting_cures(
 
 
 @pytest.mark.promise(
-    "brokers that are lost or never help are reported by `poll` in time, and read again when back"
+    "`poll` reports lost or unresponsive brokers in time, and reads from them once they are back"
 )
 @pytest.mark.parametrize("api_key", [ApiKey.LIST_OFFSETS, ApiKey.FETCH])
 @pytest.mark.parametrize("fault", [faults.fail_with(KafkaStorageError), faults.drop()])

@@ -178,7 +178,7 @@ def test_a_port_that_does_not_respond_is_reported_before_its_time_is_over() -> N
     assert IS_IT_KAFKA in text
 
 
-@pytest.mark.promise("brokers that cannot be reached are reported with the reason of each")
+@pytest.mark.promise("unreachable brokers are reported, each with its reason")
 @pytest.mark.parametrize("journey", JOURNEYS)
 def test_every_address_that_cannot_be_reached_is_named_in_time(journey: Journey) -> None:
     one, two = unused_address(), unused_address()

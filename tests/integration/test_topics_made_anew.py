@@ -114,9 +114,7 @@ def read(consumer: Consumer, count: int) -> list[int]:
     return offsets
 
 
-@pytest.mark.promise(
-    "a topic that is deleted and created again is read from its beginning, completely"
-)
+@pytest.mark.promise("a recreated topic is read completely, from its beginning")
 @pytest.mark.parametrize(
     ("group_id", "reset"), [(None, "earliest"), ("anew", "earliest"), (None, "latest")]
 )

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 PROMISE = pytest.mark.promise(
-    "errors of transactions say whether to abort, to make a new producer, or to stop"
+    "transaction errors say whether to abort, to create a new producer, or to stop"
 )
 TIMEOUT_S = 30.0
 SHORT_MS = 300

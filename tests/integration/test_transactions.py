@@ -334,7 +334,7 @@ class SeesEachRecord:
         pass
 
 
-@pytest.mark.promise("no commit goes around a record that was not accepted")
+@pytest.mark.promise("no transaction commits without a record that was not accepted")
 @pytest.mark.parametrize("is_bulk", [False, True])
 def test_a_record_that_was_not_accepted_is_not_committed_around(
     each_kafka_cluster: KafkaCluster, make_producer: MakeProducer, topic: str, *, is_bulk: bool

@@ -52,7 +52,7 @@ def bound(network: ScriptedNetwork) -> ScriptedNetwork:
     return network
 
 
-@pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
+@pytest.mark.promise("nothing is sent to another cluster that took over a broker's address")
 @pytest.mark.parametrize("node_id", [2, CoordinatorNode.of(BROKERS[1]).id])
 def test_a_broker_of_kafka_4_4_compares_itself_with_the_one_that_is_meant(
     bound_newest: ScriptedNetwork, node_id: int
@@ -86,7 +86,7 @@ def test_a_bootstrap_server_is_verified_by_metadata(bound_newest: ScriptedNetwor
     assert apis(peer) == [ApiKey.METADATA]
 
 
-@pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
+@pytest.mark.promise("nothing is sent to another cluster that took over a broker's address")
 def test_a_misrouted_connection_carries_nothing(bound_newest: ScriptedNetwork) -> None:
     """Goal: ask the verified brokers for the address, then the bootstrap servers."""
     network = bound_newest
@@ -157,7 +157,7 @@ def test_the_first_connection_needs_no_round_trip_more(network: ScriptedNetwork)
     assert not peer.requests
 
 
-@pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
+@pytest.mark.promise("nothing is sent to another cluster that took over a broker's address")
 @pytest.mark.parametrize("node_id", [2, CoordinatorNode.of(BROKERS[1]).id])
 def test_a_new_connection_carries_nothing_before_its_cluster_is_known(
     bound: ScriptedNetwork, node_id: int

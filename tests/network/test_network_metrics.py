@@ -27,7 +27,7 @@ def of(network: ScriptedNetwork, name: str, node: str | None = None) -> float | 
     return metrics.get(MetricName(name, NODE, (("node-id", node),)))
 
 
-@pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
+@pytest.mark.promise("metrics, including lag by partition, match `docs/metrics.md`")
 def test_requests_and_responses_are_counted_in_all_and_by_broker(network: ScriptedNetwork) -> None:
     peer = network.make_ready(1)
     other = network.make_ready(2)

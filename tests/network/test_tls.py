@@ -124,13 +124,13 @@ def test_what_the_port_below_has_not_sent_is_unsent(scene: Scene) -> None:
     assert len(scene.peer().received) == 100_000
 
 
-@pytest.mark.promise("a broker's certificate is verified, with its name or address")
+@pytest.mark.promise("a broker's certificate is verified, including its host name or address")
 @pytest.mark.parametrize("host", [HOST, f"{HOST}.", "127.0.0.1", "::1"])
 def test_names_and_addresses_of_the_certificate_are_accepted(scene: Scene, host: str) -> None:
     assert scene.connect(host).error is None
 
 
-@pytest.mark.promise("a broker's certificate is verified, with its name or address")
+@pytest.mark.promise("a broker's certificate is verified, including its host name or address")
 @pytest.mark.parametrize(
     ("names", "times", "is_trusted", "reason"),
     [
@@ -392,7 +392,7 @@ def test_files_that_change_are_read_again_and_broken_ones_are_not_taken(
     assert scene.connect().error is None
 
 
-@pytest.mark.promise("a broker's certificate is verified, with its name or address")
+@pytest.mark.promise("a broker's certificate is verified, including its host name or address")
 @pytest.mark.parametrize("is_revoked", [True, False])
 def test_a_revoked_certificate_is_refused(
     authority: trustme.CA, tmp_path: Path, is_revoked: bool

@@ -134,7 +134,7 @@ def test_a_key_goes_where_kafka_python_puts_it(fake_kafka: FakeKafka) -> None:
     assert set(partitions) == {0, 1, 2, 3}
 
 
-@pytest.mark.promise("the pages' programs run as they stand")
+@pytest.mark.promise("the programs on the pages run unchanged")
 def test_the_program_of_afterwards_goes_on_behind_what_it_charged(fake_kafka: FakeKafka) -> None:
     servers, commit = fake_kafka.bootstrap_servers, "consumer.commit(record)"
     program = programs()["charge_orders.py"].at(servers)

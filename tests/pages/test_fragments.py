@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pykclient.testing import FakeKafka
 
-pytestmark = pytest.mark.promise("the pages' programs run as they stand")
+pytestmark = pytest.mark.promise("the programs on the pages run unchanged")
 
 ROOT = DOCS.parent
 HERE = "tests/pages/test_fragments.py"

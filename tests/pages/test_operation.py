@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pykclient.testing import FakeKafka
 
-pytestmark = pytest.mark.promise("the pages' programs run as they stand")
+pytestmark = pytest.mark.promise("the programs on the pages run unchanged")
 
 ORDER_COUNT = 300
 RUN_TIMEOUT_S = 60

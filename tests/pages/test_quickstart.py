@@ -13,7 +13,7 @@ from tests.pages.test_bad_input import SERVICES
 if TYPE_CHECKING:
     from pykclient.testing import FakeKafka
 
-pytestmark = pytest.mark.promise("the pages' programs run as they stand")
+pytestmark = pytest.mark.promise("the programs on the pages run unchanged")
 
 
 @pytest.mark.parametrize("page", ["quickstart.md", "consumer.md", "producer.md", "operation.md"])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pykclient.testing.fixtures import KafkaClusterFactory
 
-pytestmark = pytest.mark.promise("the pages' programs run as they stand")
+pytestmark = pytest.mark.promise("the programs on the pages run unchanged")
 
 RUN_TIMEOUT_S = 60
 

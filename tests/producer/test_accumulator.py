@@ -259,7 +259,7 @@ def test_a_flush_of_nothing_ends_at_once() -> None:
     assert operation.error is None
 
 
-@pytest.mark.promise("`flush` waits for every record that was sent before it")
+@pytest.mark.promise("`flush` waits for every record sent before it")
 def test_a_flush_waits_for_the_batches_of_its_moment_only() -> None:
     flushes = Flushes()
     first, second, later = (new_batch(1) for _ in range(3))

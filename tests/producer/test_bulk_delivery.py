@@ -128,7 +128,7 @@ def test_neighbours_that_failed_alike_are_one_range_and_others_are_not() -> None
     assert error.sent == ()
 
 
-@pytest.mark.promise("a partial failure reports which rows were sent, which not, and why")
+@pytest.mark.promise("a partial failure reports which rows were sent, which were not, and why")
 def test_records_that_a_broker_refused_have_their_own_reasons() -> None:
     result = batch()
     bulk = filled(4, AppendedRows(result, 0, range(4)))
@@ -142,7 +142,7 @@ def test_records_that_a_broker_refused_have_their_own_reasons() -> None:
     assert error.errors[1] is culprit
 
 
-@pytest.mark.promise("a partial failure reports which rows were sent, which not, and why")
+@pytest.mark.promise("a partial failure reports which rows were sent, which were not, and why")
 def test_rows_of_a_split_batch_end_with_its_parts() -> None:
     result = batch()
     bulk = filled(10, AppendedRows(result, 5, range(10)))

@@ -87,7 +87,7 @@ def test_what_comes_back_has_its_time_as_a_datetime(
     assert timestamp_ms is None or OffsetAndTimestamp(100, timestamp_ms).timestamp == expected
 
 
-@pytest.mark.promise("`send` returns a delivery that reports place and time")
+@pytest.mark.promise("`send` returns a delivery that reports partition, offset and timestamp")
 def test_a_delivery_has_the_offset_of_its_place_and_its_own_timestamp(batch: OpenBatch) -> None:
     deliveries = [batch.append(timestamp_ms) for timestamp_ms in (7, 7, 9, 8, 8)]
     batch.succeed(100, None)

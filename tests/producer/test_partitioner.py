@@ -36,7 +36,7 @@ VECTORS_OF_LIBRDKAFKA = VECTORS.with_name("librdkafka_partitions.tsv")
 SWITCH_BYTES = 1_000
 
 
-@pytest.mark.promise("a record with a key goes to the partition that Java chooses")
+@pytest.mark.promise("a record with a key goes to the same partition as with Java")
 def test_keys_go_to_the_partitions_that_java_chooses() -> None:
     header, *rows = VECTORS.read_text().splitlines()
     partition_counts = [int(text) for text in header.split("\t")[2:]]

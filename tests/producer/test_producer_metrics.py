@@ -43,7 +43,7 @@ def metric(producer: ScriptedProducer, name: str) -> float | None:
     return producer.core.metrics().get(MetricName(name, PRODUCER))
 
 
-@pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
+@pytest.mark.promise("metrics, including lag by partition, match `docs/metrics.md`")
 def test_what_a_producer_reports_is_documented_and_the_other_way_round() -> None:
     producer = ScriptedProducer()
     producer.await_metadata("t")

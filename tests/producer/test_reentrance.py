@@ -122,7 +122,7 @@ class Watched(deque[Any]):
         return len(self) > 0
 
 
-@pytest.mark.promise("`flush` waits for every record that was sent before it")
+@pytest.mark.promise("`flush` waits for every record sent before it")
 def test_flush_waits_for_what_its_thread_sent_before_whenever_the_sender_looks(
     producer: ScriptedProducer,
 ) -> None:

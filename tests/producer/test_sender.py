@@ -125,7 +125,7 @@ def test_a_partition_without_a_leader_requests_metadata_and_is_sent_when_it_has_
     assert [request.node_id for request in bench.poll()] == [2]
 
 
-@pytest.mark.promise("retries keep the order")
+@pytest.mark.promise("retries keep the order of records")
 def test_one_request_in_flight_keeps_the_order_without_idempotence() -> None:
     bench = SenderBench(
         enable_idempotence=False, max_in_flight_requests_per_connection=1, batch_size=100
@@ -316,7 +316,7 @@ def test_callbacks_due_are_not_left_waiting_for_the_network() -> None:
 # Ending.
 
 
-@pytest.mark.promise("`close` sends the rest, and ends in time")
+@pytest.mark.promise("`close` sends the remaining records, and ends in time")
 def test_closing_sends_what_is_left_and_then_nothing_is() -> None:
     bench = SenderBench(linger_ms=1_000)
     delivery = bench.send()
@@ -329,7 +329,7 @@ def test_closing_sends_what_is_left_and_then_nothing_is() -> None:
         bench.append()
 
 
-@pytest.mark.promise("`close` sends the rest, and ends in time")
+@pytest.mark.promise("`close` sends the remaining records, and ends in time")
 def test_what_is_not_delivered_when_closing_has_lasted_too_long_fails_as_closed() -> None:
     bench = SenderBench(leaders=(1, None))
     in_flight = bench.send_batch(partition=0)
@@ -408,7 +408,7 @@ def test_a_flush_ends_with_what_was_purged() -> None:
     assert flush.is_done
 
 
-@pytest.mark.promise("`flush` waits for every record that was sent before it")
+@pytest.mark.promise("`flush` waits for every record sent before it")
 def test_a_flush_ends_after_the_callbacks_have_run() -> None:
     bench = SenderBench(linger_ms=1_000)
     order: list[str] = []

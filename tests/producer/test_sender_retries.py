@@ -39,7 +39,7 @@ UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD."""
 MAY_BE_WRITTEN = {5, 6, 7, 13, 20, 56, 74, 75}
 
 
-@pytest.mark.promise("retries keep the order")
+@pytest.mark.promise("retries keep the order of records")
 @pytest.mark.parametrize("code", RETRIABLE)
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_a_retriable_error_is_retried_after_a_growing_pause(code: int, is_idempotent: bool) -> None:
@@ -126,7 +126,7 @@ def test_retries_end_when_their_number_is_up() -> None:
     assert isinstance(delivery.exception(), NotLeaderOrFollowerError)
 
 
-@pytest.mark.promise("retries keep the order")
+@pytest.mark.promise("retries keep the order of records")
 def test_retried_batches_keep_their_order_however_their_responses_come() -> None:
     bench = SenderBench(leaders=(1,), batch_size=100)
     bench.send(b"0" * 50)
@@ -167,7 +167,7 @@ def test_a_batch_behind_a_refused_one_does_not_shorten_its_back_off(is_idempoten
         assert values_of(request) == [b"0" * 50]
 
 
-@pytest.mark.promise("retries keep the order")
+@pytest.mark.promise("retries keep the order of records")
 def test_what_was_never_sent_waits_until_all_before_it_is_written() -> None:
     """A broker would reject it as out of order, once for each batch that is retried alone."""
     bench = SenderBench(leaders=(1,), batch_size=100)

@@ -241,7 +241,7 @@ def test_a_transaction_ends_when_no_request_of_it_is_out() -> None:
     commit.result()
 
 
-@pytest.mark.promise("`flush` waits for every record that was sent before it")
+@pytest.mark.promise("`flush` waits for every record sent before it")
 @pytest.mark.parametrize("version", [1, 2])
 def test_no_record_slips_behind_a_flush_in_a_transaction(version: int) -> None:
     bench = Bench(version)

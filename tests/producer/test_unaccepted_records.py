@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from pykclient.producer.sender.call_under_way import CallOperation
     from pykclient.protocol.message import Message
 
-GOES_AROUND_NOTHING = pytest.mark.promise("no commit goes around a record that was not accepted")
+GOES_AROUND_NOTHING = pytest.mark.promise(
+    "no transaction commits without a record that was not accepted"
+)
 ROW_COUNT = 500
 ROW_BYTES = 1_000
 LINES_MAX = 100_000

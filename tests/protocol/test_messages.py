@@ -73,7 +73,7 @@ def test_default_message_survives_writing_and_reading(name: str) -> None:
         assert read(name, version, written(message, version)) == message, version
 
 
-@pytest.mark.promise("malformed bytes raise `DecodeError`, and take no memory")
+@pytest.mark.promise("malformed bytes raise `DecodeError` and allocate no memory")
 @every_message
 def test_message_of_another_size_is_a_decode_error(name: str) -> None:
     for version in versions(name):
@@ -85,7 +85,7 @@ def test_message_of_another_size_is_a_decode_error(name: str) -> None:
             read(name, version, encoded + b"\x00")
 
 
-@pytest.mark.promise("malformed bytes raise `DecodeError`, and take no memory")
+@pytest.mark.promise("malformed bytes raise `DecodeError` and allocate no memory")
 @every_message
 def test_corrupt_message_is_read_or_is_a_decode_error(name: str) -> None:
     for version in versions(name):
@@ -99,7 +99,7 @@ def test_corrupt_message_is_read_or_is_a_decode_error(name: str) -> None:
             read_or_refuse(name, version, bytes(encoded))
 
 
-@pytest.mark.promise("malformed bytes raise `DecodeError`, and take no memory")
+@pytest.mark.promise("malformed bytes raise `DecodeError` and allocate no memory")
 @every_message
 def test_forged_length_is_refused_before_memory_is_taken(name: str) -> None:
     """Goal: no announced count or size is trusted. Method: put a huge one at every place."""

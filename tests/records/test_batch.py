@@ -283,7 +283,9 @@ def test_any_bytes_give_batches_or_a_corrupt_record_error(data: bytes, is_sealed
         read_all(data)
 
 
-@pytest.mark.promise("a decompression bomb ends at the limit, in every codec, with its place")
+@pytest.mark.promise(
+    "a decompression bomb stops at the limit in every codec, and the error has its place"
+)
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_a_bomb_is_corrupt_and_names_the_limit(codec: Codec) -> None:
     (batch,) = read(build([(0, None, bytes(3_000_000), ())], codec))

@@ -74,7 +74,9 @@ def test_two_markers_in_one_batch_are_corrupt() -> None:
         control_type(read(data)[0])
 
 
-@pytest.mark.promise("a decompression bomb ends at the limit, in every codec, with its place")
+@pytest.mark.promise(
+    "a decompression bomb stops at the limit in every codec, and the error has its place"
+)
 def test_a_control_batch_that_decompresses_to_more_than_a_marker_is_corrupt() -> None:
     bomb = build([(0, ABORT, bytes(CONTROL_SIZE_BYTES_MAX), ())], Codec.GZIP, is_control=True)
     with pytest.raises(CorruptRecordError, match="decompress"):

@@ -204,7 +204,7 @@ def test_java_reads_markers_written_here(java: RecordMirror) -> None:
     assert (batch.is_control, batch.is_transactional, batch.producer_id) == (1, 1, 4711)
 
 
-@pytest.mark.promise("a record with a key goes to the partition that Java chooses")
+@pytest.mark.promise("a record with a key goes to the same partition as with Java")
 @NO_JVM_IS_SLOW
 @given(key=st.binary(max_size=100))
 def test_murmur2_is_that_of_java(java: RecordMirror, key: bytes) -> None:

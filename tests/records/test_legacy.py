@@ -271,7 +271,9 @@ def test_a_negative_offset_is_corrupt() -> None:
     assert_corrupt(message(-1, None, b"v"), "its offset is -1", -1)
 
 
-@pytest.mark.promise("a decompression bomb ends at the limit, in every codec, with its place")
+@pytest.mark.promise(
+    "a decompression bomb stops at the limit in every codec, and the error has its place"
+)
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 def test_a_bomb_is_corrupt(codec: Codec) -> None:
     (batch,) = read(wrapped(5, message(5, None, bytes(10**6)), codec))

@@ -103,7 +103,7 @@ def met_in(seed: int) -> Counter[str]:
     return MET[seed]
 
 
-@pytest.mark.promise("no commit goes around a record that was not accepted")
+@pytest.mark.promise("no transaction commits without a record that was not accepted")
 @pytest.mark.parametrize("seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT))
 def test_copiers_in_bulk_copy_each_record_once(seed: int) -> None:
     met_in(seed)

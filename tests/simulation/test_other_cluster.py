@@ -78,7 +78,7 @@ class TwoClusters(Simulation):
         super().check_end()
 
 
-@pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
+@pytest.mark.promise("nothing is sent to another cluster that took over a broker's address")
 @pytest.mark.parametrize("seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT))
 def test_simulated_records_stay_in_their_cluster(seed: int) -> None:
     simulation = TwoClusters(seed)

@@ -36,7 +36,7 @@ MET_SEED_COUNT = 30
 SEEDS_UNTIL_NOTICED = 100
 
 PROMISE = pytest.mark.promise(
-    "an application that stalls between the calls of a transaction doubles and loses nothing"
+    "an application that stalls between the calls of a transaction loses and doubles nothing"
 )
 each_protocol = pytest.mark.parametrize(
     "simulation_class",

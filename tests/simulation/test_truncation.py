@@ -73,9 +73,7 @@ def cut(scene: Scene) -> None:
     scene.write(13, 14, 15, 16)
 
 
-@pytest.mark.promise(
-    "records that a log has lost are detected: read again from there, or reported with the place"
-)
+@pytest.mark.promise("lost records of a log are detected, and reported or reread with their place")
 def test_what_stands_in_the_place_of_lost_records_is_read() -> None:
     scene = Scene("earliest")
     cut(scene)
@@ -85,9 +83,7 @@ def test_what_stands_in_the_place_of_lost_records_is_read() -> None:
     assert scene.consumer.errors == []
 
 
-@pytest.mark.promise(
-    "records that a log has lost are detected: read again from there, or reported with the place"
-)
+@pytest.mark.promise("lost records of a log are detected, and reported or reread with their place")
 def test_without_a_reset_the_loss_is_raised_and_nothing_is_skipped() -> None:
     scene = Scene("none")
     cut(scene)

@@ -134,7 +134,7 @@ def places(*offsets: int) -> int:
     return sum(1 << offset for offset in offsets)
 
 
-@pytest.mark.promise("A checkpoint of Spark is checked and mended at the command line")
+@pytest.mark.promise("A Spark checkpoint can be checked and repaired at the command line")
 @pytest.mark.parametrize("connector", [OURS, pytest.param(OFFICIAL, marks=pytest.mark.soak)])
 def test_a_query_starts_again_from_a_checkpoint_that_is_mended(
     spark: SparkSession,

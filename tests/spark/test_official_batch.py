@@ -109,7 +109,7 @@ def oracle(spark: SparkSession, kafka_cluster: KafkaCluster) -> Iterator[Oracle]
     maker.open_producers.clear()
 
 
-@pytest.mark.promise("Spark reads what its own Kafka source reads, row by row")
+@pytest.mark.promise("Spark reads the same rows as with its own Kafka source")
 def test_spark_reads_every_topic_as_through_the_official_source(oracle: Oracle) -> None:
     given = {
         "subscribe": ",".join(f"${name}" for name in EveryTopic._fields),
@@ -122,7 +122,7 @@ def test_spark_reads_every_topic_as_through_the_official_source(oracle: Oracle) 
     }
 
 
-@pytest.mark.promise("Spark reads what its own Kafka source reads, row by row")
+@pytest.mark.promise("Spark reads the same rows as with its own Kafka source")
 @pytest.mark.parametrize("name", EQUAL)
 def test_a_query_finds_what_it_finds_through_the_official_source(oracle: Oracle, name: str) -> None:
     given, row_count = EQUAL[name]

@@ -124,7 +124,7 @@ LOSSES: Final = {
 IN_EVERY_RUN = "the heads of partitions were deleted"
 
 
-@pytest.mark.promise("A stream that has lost records fails, or goes on, as Spark's own source does")
+@pytest.mark.promise("A stream that has lost records fails or continues as Spark's own source does")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name == IN_EVERY_RUN else pytest.mark.soak) for name in LOSSES],

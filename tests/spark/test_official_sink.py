@@ -125,7 +125,7 @@ def rows(spark: SparkSession) -> DataFrame:
     return spark.sql(ROWS).coalesce(1)
 
 
-@pytest.mark.promise("Spark writes the records that its own Kafka sink writes")
+@pytest.mark.promise("Spark writes the same records as with its own Kafka sink")
 def test_a_frame_becomes_the_same_records(rows: DataFrame, written: Written) -> None:
     for source, topic in written.topics.items():
         writer = rows.write.format(source).mode("append")
@@ -135,7 +135,7 @@ def test_a_frame_becomes_the_same_records(rows: DataFrame, written: Written) -> 
     assert by_partition(ours) == by_partition(official)
 
 
-@pytest.mark.promise("Spark writes the records that its own Kafka sink writes")
+@pytest.mark.promise("Spark writes the same records as with its own Kafka sink")
 def test_a_stream_becomes_the_same_records(
     spark: SparkSession, rows: DataFrame, written: Written, tmp_path: Path
 ) -> None:
@@ -155,7 +155,7 @@ def test_a_stream_becomes_the_same_records(
     assert by_partition(ours) == by_partition(official)
 
 
-@pytest.mark.promise("Spark writes the records that its own Kafka sink writes")
+@pytest.mark.promise("Spark writes the same records as with its own Kafka sink")
 def test_settings_of_the_producer_spread_records_alike(rows: DataFrame, written: Written) -> None:
     """Rows that name no partition take their turns, so that partitions have equally many."""
     settings = {
@@ -175,7 +175,7 @@ def test_settings_of_the_producer_spread_records_alike(rows: DataFrame, written:
     assert Counter(one.partition for one in ours) == dict.fromkeys(range(PARTITION_COUNT), 12)
 
 
-@pytest.mark.promise("Spark writes the records that its own Kafka sink writes")
+@pytest.mark.promise("Spark writes the same records as with its own Kafka sink")
 def test_rows_become_records_without_an_acknowledgement(rows: DataFrame, written: Written) -> None:
     for source, topic in written.topics.items():
         writer = rows.write.format(source).mode("append")

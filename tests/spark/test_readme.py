@@ -42,7 +42,7 @@ def test_spark_counts_what_the_producer_sent(
     assert f"|[65 6E]| {COUNT}|" in capsys.readouterr().out
 
 
-@pytest.mark.promise("brokers that cannot be reached are reported with the reason of each")
+@pytest.mark.promise("unreachable brokers are reported, each with its reason")
 @pytest.mark.parametrize(
     "program", [example("Arrow and Spark"), PROGRAMS[0]], ids=["README", "page"]
 )

@@ -295,7 +295,7 @@ def cells() -> Iterator[ParameterSet]:
         yield pytest.param(start, change, is_finished, id=f"{start}, {state}, {change}")
 
 
-@pytest.mark.promise("A stream starts again from its checkpoint when what was wrong is mended")
+@pytest.mark.promise("A stream restarts from its checkpoint once the problem is fixed")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("start", "change", "is_finished"), [*cells()])
 def test_a_query_that_starts_again_is_no_worse_than_one_of_sparks_own_source(

@@ -215,7 +215,7 @@ def shown(value: object) -> object:
     return value.value if isinstance(value, Password) else value
 
 
-@pytest.mark.promise("TLS and SASL take the settings of Java, librdkafka and kafka-python")
+@pytest.mark.promise("TLS and SASL accept the settings of Java, librdkafka and kafka-python")
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize(
     ("name", "setting"),

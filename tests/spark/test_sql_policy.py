@@ -73,7 +73,7 @@ def select(spark: SparkSession, brokers: FakeKafka, settings: dict[str, str]) ->
     pytest.fail("the view can be read")
 
 
-@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+@pytest.mark.promise("settings from text import, read and contact only what the process allows")
 def test_sql_runs_no_command(spark: SparkSession, brokers: FakeKafka, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     settings = {**OAUTH, "oauth_cb": "os:system", "sasl.oauthbearer.config": f"touch {trace}"}
@@ -88,7 +88,7 @@ def test_sql_runs_no_command(spark: SparkSession, brokers: FakeKafka, tmp_path: 
     assert "add os to PYKCLIENT_ALLOWED_IMPORTS in the environment of the driver" in complaint
 
 
-@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+@pytest.mark.promise("settings from text import, read and contact only what the process allows")
 def test_sql_names_a_source_of_tokens_that_the_driver_allows(
     spark: SparkSession, brokers: FakeKafka
 ) -> None:
@@ -116,7 +116,7 @@ def test_sql_names_a_source_of_tokens_that_the_driver_allows(
     assert "add tests.spark.small_sources to PYKCLIENT_ALLOWED_IMPORTS in the env" in complaint
 
 
-@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+@pytest.mark.promise("settings from text import, read and contact only what the process allows")
 def test_sql_reads_no_variable_and_no_file(
     spark: SparkSession, brokers: FakeKafka, tmp_path: Path
 ) -> None:
@@ -136,7 +136,7 @@ def test_sql_reads_no_variable_and_no_file(
         assert f"add {provider} to PYKCLIENT_ALLOWED_CONFIG_PROVIDERS and " in complaint
 
 
-@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+@pytest.mark.promise("settings from text import, read and contact only what the process allows")
 def test_sql_has_no_request_sent(
     spark: SparkSession, brokers: FakeKafka, requested: list[str], tmp_path: Path
 ) -> None:

@@ -343,7 +343,7 @@ def make_world(fake_kafka: FakeKafka) -> Iterator[Callable[[Start], World]]:
         yield make
 
 
-@pytest.mark.promise("A stream starts again from its checkpoint when what was wrong is mended")
+@pytest.mark.promise("A stream restarts from its checkpoint once the problem is fixed")
 @pytest.mark.parametrize(("start", "change", "is_finished"), [*cells()])
 def test_a_query_that_starts_again_reads_each_record_once(
     make_world: Callable[[Start], World], start: str, change: str, *, is_finished: bool

@@ -106,7 +106,7 @@ def pairs(*ranges: range) -> list[tuple[int, int]]:
     return [(partition, offset) for partition, own in enumerate(ranges) for offset in own]
 
 
-@pytest.mark.promise("Spark reads a topic as a stream, from where its checkpoint ended")
+@pytest.mark.promise("Spark reads a topic as a stream and continues from its checkpoint")
 def test_a_stream_reads_in_limited_batches_and_goes_on_where_its_checkpoint_ended(
     stream: Stream,
 ) -> None:
@@ -384,7 +384,7 @@ def test_a_frame_reads_anew_in_every_action(read: DataFrameReader, stream: Strea
 
 
 @needs_pyspark((4, 2), "Spark passes no trigger to a source")
-@pytest.mark.promise("Spark reads a topic as a stream, from where its checkpoint ended")
+@pytest.mark.promise("Spark reads a topic as a stream and continues from its checkpoint")
 def test_the_trigger_of_one_batch_reads_all_in_it_whatever_the_limit(stream: Stream) -> None:
     rows: list[int] = []
     writer = stream.writer(startingOffsets="earliest", maxOffsetsPerTrigger=4)
@@ -461,7 +461,7 @@ def fail(frame: DataFrame, number: int) -> None:
     raise ValueError(f"batch {number} fails")
 
 
-@pytest.mark.promise("A stream starts again from its checkpoint when what was wrong is mended")
+@pytest.mark.promise("A stream restarts from its checkpoint once the problem is fixed")
 def test_a_misspelt_topic_leaves_a_checkpoint_that_can_be_used_again(stream: Stream) -> None:
     options = {"startingOffsets": "earliest", "fetchOffset.retryIntervalMs": 1}
     assert stream.run(**options) == {0: pairs(range(5), range(3))}
@@ -473,7 +473,7 @@ def test_a_misspelt_topic_leaves_a_checkpoint_that_can_be_used_again(stream: Str
     assert stream.run(**options) == {1: [(0, 5), (1, 3)]}
 
 
-@pytest.mark.promise("A stream starts again from its checkpoint when what was wrong is mended")
+@pytest.mark.promise("A stream restarts from its checkpoint once the problem is fixed")
 def test_a_first_batch_that_failed_begins_where_it_began(stream: Stream) -> None:
     """Though its start has moved since: a duration, with a partition that is new."""
     writer = stream.writer(startingTimestamp="-PT1H").foreachBatch(fail).trigger(availableNow=True)

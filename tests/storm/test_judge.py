@@ -57,7 +57,7 @@ def test_a_producer_that_was_cut_short_may_fail_records() -> None:
 
 
 @pytest.mark.promise(
-    "whatever interrupts a call, nothing hangs, is lost, doubled, or committed too far"
+    "whatever interrupts a call, nothing hangs, is lost or doubled, or is committed unprocessed"
 )
 @pytest.mark.parametrize(
     ("log", "expected"),
@@ -81,7 +81,7 @@ def test_sends_that_overlapped_may_stand_in_any_order() -> None:
 
 
 @pytest.mark.promise(
-    "whatever interrupts a call, nothing hangs, is lost, doubled, or committed too far"
+    "whatever interrupts a call, nothing hangs, is lost or doubled, or is committed unprocessed"
 )
 @pytest.mark.parametrize(
     ("events", "expected"),

@@ -111,7 +111,7 @@ def read_log(servers: str) -> Log:
 
 
 @pytest.mark.promise(
-    "whatever interrupts a call, nothing hangs, is lost, doubled, or committed too far"
+    "whatever interrupts a call, nothing hangs, is lost or doubled, or is committed unprocessed"
 )
 @pytest.mark.slow
 @pytest.mark.parametrize(("core", "reading", "seed", "count"), CASES, indirect=["core"])
@@ -124,7 +124,7 @@ def test_nothing_hangs_and_nothing_is_lost(
 
 
 @pytest.mark.promise(
-    "whatever interrupts a call, nothing hangs, is lost, doubled, or committed too far"
+    "whatever interrupts a call, nothing hangs, is lost or doubled, or is committed unprocessed"
 )
 @pytest.mark.parametrize(("core", "reading"), CASES_WITH_WARNINGS, indirect=["core"])
 def test_no_warning_is_without_a_cause(

@@ -65,7 +65,7 @@ def free_threaded_python(core: str) -> str:
 
 
 @pytest.mark.promise(
-    "threads that send, flush and read at once lose nothing, with the GIL or without"
+    "threads that send, flush and read concurrently lose nothing, with the GIL or without"
 )
 @each_core
 def test_threads_that_send_flush_and_read_at_once_lose_nothing(
@@ -77,7 +77,7 @@ def test_threads_that_send_flush_and_read_at_once_lose_nothing(
 
 
 @pytest.mark.promise(
-    "threads that send, flush and read at once lose nothing, with the GIL or without"
+    "threads that send, flush and read concurrently lose nothing, with the GIL or without"
 )
 @each_core
 def test_nor_do_they_without_the_gil(core: str, fake_kafka: FakeKafka) -> None:

@@ -1,7 +1,7 @@
-"""From decoded records to buffers in Arrow's layout, straight from the bytes they came in.
+"""Conversion of decoded records to buffers in Arrow's layout, directly from the received bytes.
 
-Sizes are added up first, so that every buffer is made once and filled once; it is filled without
-the GIL, as no other thread has it yet.
+Sizes are added up first, so that every buffer is allocated and filled once. It is filled without
+the GIL, since no other thread has it yet.
 
 Owner: no state.
 Source: the Arrow columnar format, "Variable-size Binary Layout" and "Validity bitmaps".
@@ -24,7 +24,7 @@ cdef int64_t TIMESTAMP_MS_MAX = INT64_MAX // 1000
 
 
 cdef struct Binary:
-    # A binary array while it is filled: `row` and `size` are where the next item goes.
+    # A binary array that is being filled: `row` and `size` are the place of the next item.
     int64_t null_count
     int64_t size
     int64_t row
@@ -34,7 +34,7 @@ cdef struct Binary:
 
 
 cdef struct Filling:
-    # All that one pass fills.
+    # Everything that one pass fills.
     Binary keys
     Binary values
     int64_t row

@@ -1,8 +1,8 @@
-"""What the records of a delivered batch have in common, and their delivery callbacks.
+"""The shared result of a batch's records, and their delivery callbacks.
 
-`Callbacks` is an append-only sequence; a result is as in `accel.pure.delivery`.
+`Callbacks` is an append-only sequence. The result behaves like that of `accel.pure.delivery`.
 
-Owner: the appender's while its batch is open, then whoever ends the batch.
+Owner: the appender's owner while the batch is open, then the thread that ends the batch.
 Source: Java classes ``ProduceRequestResult``, ``FutureRecordMetadata``.
 """
 
@@ -105,7 +105,7 @@ cdef class BatchResult:
         cdef tuple fields
         if self.base_offset is not None:
             if add_overflows(<int64_t>self.base_offset, index, &number):
-                offset = self.base_offset + <object>index  # as only a broker's mistake can make it
+                offset = self.base_offset + <object>index  # only a broker's bug overflows
             else:
                 offset = number
         if timestamp_ms is None:

@@ -1,11 +1,11 @@
-"""The loops over blocks of snappy and LZ4, which writers may make as small and many as they like.
+"""Loops over the blocks of snappy and LZ4, whose size and number the writer decides.
 
-Small blocks of snappy and small frames of LZ4 are decompressed here, since a library call costs as
-much as a thousand of their bytes. What is odd in any way goes to the pure twin, which raises, or to
+Small snappy blocks and small LZ4 frames are decompressed here, since a library call costs as
+much as a thousand of their bytes. Anything unusual is left to the pure twin, which raises, or to
 the library.
 
 Owner: no state.
-Source: those of the pure twin; snappy's and LZ4's format descriptions; xxHash's specification.
+Source: as the pure twin; the format descriptions of snappy and LZ4; xxHash's specification.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -19,7 +19,7 @@ from pykclient.accel.pure import blocks as pure
 __all__ = ["lz4_room_bytes", "unlz4_small", "unsnappy_blocks"]
 
 cdef enum:
-    LIBRARY_SIZE_BYTES_MIN = 1024  # a block that decompresses to so much is for the library
+    LIBRARY_SIZE_BYTES_MIN = 1024  # blocks that decompress to this size go to the library
     LENGTH_SIZE_BYTES = 4
     VARINT_SIZE_BYTES_MAX = 5
     LZ4_HEADER_SIZE_BYTES = 7
@@ -31,7 +31,7 @@ cdef enum:
     LZ4_CONTENT_SIZE = 0x08
     LZ4_CONTENT_CHECKSUM = 0x04
     LZ4_MATCH_LENGTH_MIN = 4
-    LZ4_LAST_SIZE_BYTES = 8  # of an offset, a token and five literals, behind which a block ends
+    LZ4_LAST_SIZE_BYTES = 8  # an offset, a token and five literals end a block
     SMALL_SIZE_BYTES_MAX = 512
     SMALL_CONTENT_SIZE_BYTES_MAX = 4096
 
@@ -45,9 +45,9 @@ cdef int64_t UINT32_MAX = 0xFFFFFFFF
 
 
 cdef struct Block:
-    Py_ssize_t start  # of what is compressed, behind the varint of its size
+    Py_ssize_t start  # of the compressed bytes, after the varint of the size
     Py_ssize_t end
-    Py_ssize_t size_bytes  # when decompressed
+    Py_ssize_t size_bytes  # decompressed
 
 
 def unsnappy_blocks(data, Py_ssize_t position, Py_ssize_t size_bytes_max, library):
@@ -98,7 +98,7 @@ cdef object decompressed(
             return None
         if position >= size:
             break
-        # `block` is large.
+        # `block` is a large one, for the library.
         if whole is None:
             whole, room = memoryview(data).cast("B"), memoryview(result)
         try:
@@ -143,7 +143,7 @@ cdef bint small_blocks(
     while position[0] < size:
         if not read_block(start, size, position[0], block):
             return False
-        # Read a second time, from memory that another thread may have changed since.
+        # This reads the bytes a second time; another thread may have changed them meanwhile.
         if block.size_bytes > room - filled[0]:
             return False
         if block.size_bytes >= LIBRARY_SIZE_BYTES_MIN:
@@ -320,7 +320,7 @@ cdef Py_ssize_t small_frames(
         descriptor_at = position + 4
         flags = start[descriptor_at]
         descriptor = start[descriptor_at + 1]
-        # Another version, what is reserved, or a dictionary.
+        # Another version, a reserved bit, or a dictionary.
         if flags & 0xC3 != LZ4_VERSION or descriptor & 0x8F != 0 or descriptor < 0x40:
             return -1
         position += 6

@@ -1,10 +1,10 @@
 """One field of many records: bytes or null, record after record.
 
-Objects are looked at once and kept in a tuple; Arrow's buffers are read where they are. Either way
-the items can be read without the GIL afterwards, since nothing of it changes.
+Objects are checked once and kept in a tuple; Arrow's buffers are read in place. Either way
+the items can be read without the GIL afterwards, since they never change.
 
 Owner: none.
-Source: that of the pure twin.
+Source: as the pure twin.
 """
 
 cimport cython
@@ -39,7 +39,7 @@ cdef enum:
 
 
 cdef struct View:
-    # An item of Arrow's view layout. One of up to 12 bytes stands in place of the last three.
+    # An item of Arrow's view layout. Up to 12 bytes are stored inline, in the last three fields.
     int32_t size
     unsigned char prefix[4]
     int32_t buffer
@@ -114,7 +114,7 @@ cdef class ByteColumn:
         bits, ends, octets = Buffer(validity), Buffer(offsets), Buffer(data)
         if count < 0 or first < 0 or offset_size not in (4, 8):
             raise SerializationError(BAD_OFFSETS)
-        # In this order: no sum of the two is beyond what there is room for.
+        # Compared in this order, the sum of the two cannot overflow.
         end_count = ends.size // offset_size
         if first >= end_count or count >= end_count - first:
             raise SerializationError(BAD_OFFSETS)
@@ -235,7 +235,7 @@ cdef class ByteColumn:
     def repeated(bytes item, Py_ssize_t count):
         """Build a column of the same item `count` times."""
         cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
-        column.count = max(0, count)  # as a list has it
+        column.count = max(0, count)  # as with a list
         column.owners = item
         column.items.layout = REPEATED
         column.items.first = -1 if item is None else len(item)
@@ -251,7 +251,7 @@ cdef ByteColumn of_objects(list objects, str name):
     cdef tuple items = PyTuple_New(count)
     cdef object item
     for index in range(count):
-        # Another thread may have made the list shorter since.
+        # Another thread may have shortened the list meanwhile.
         item = objects[index]
         if item is not None and not PyBytes_CheckExact(item):
             item = as_item(item, index, name)

@@ -1,8 +1,8 @@
-"""Batches that follow one another with nothing special about them, found and decoded as one.
+"""Contiguous plain batches, found and decoded together.
 
-A batch is summed right before it is decoded, while its bytes are in the cache. What is odd in any
-way is left to `records.batch`, which looks at one batch after the other and says what is wrong. A
-message of magic 0 or 1 that is not compressed is a batch of one record.
+A batch's checksum is computed right before decoding, while its bytes are in the cache. Anything
+unusual is left to `records.batch`, which checks one batch after the other and reports errors. A
+message of magic 0 or 1 that is not compressed counts as a batch of one record.
 
 Owner: no state.
 Source: Kafka protocol guide, "Record Batch" and "Old Message Format".
@@ -71,7 +71,7 @@ cdef object crc32 = None
 
 
 cdef int import_checksums() except -1:
-    """Import the checksum packages: one takes as long as all of ours together."""
+    """Import the checksum packages; one of them takes as long as our whole package."""
     global crc32, crc32c
     from crc32c import crc32c as found_crc32c
     from zlib import crc32 as found_crc32
@@ -160,7 +160,7 @@ def decode_contiguous(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs
             import_checksums()
         whole = memoryview(data)
     while read_header(frame.start + at, end - at, ATTRIBUTES_SPECIAL, &header):
-        # The packages give up the GIL by themselves where that pays.
+        # The packages release the GIL themselves for large inputs.
         if check_crcs:
             if header.magic == MAGIC:
                 crc = crc32c(whole[at + CRC_START : at + header.size_bytes])
@@ -263,7 +263,7 @@ def message_offsets(data):
     PyBuffer_Release(&view)
     if is_good:
         return first, last
-    # What is odd stands at `position`.
+    # The unusual batch is at `position`.
     return pure.message_offsets(data, position, (first, last) if position else None)
 
 

@@ -1,9 +1,9 @@
-"""From the bytes of a batch's records to where their fields stand in them.
+"""Decoding of a batch's records: finds the place of each field in the bytes.
 
-One pass checks every number and length before it is used and notes the place of each field; what is
-handed out later is read without another check. Anything odd is left to the pure decoder, which
-gives the same records or the error that states what is wrong. Names of headers that are not UTF-8 are
-not odd: whoever makes text of them replaces what is wrong, as Java does.
+One pass checks every number and length before it is used and stores the place of each field, so
+fields are read later without another check. Anything unusual is left to the pure decoder, which
+returns the same records or raises the error. Header names that are not UTF-8 are accepted: the
+code that converts them to text inserts replacement characters, as Java does.
 
 Owner: see each class.
 Source: Kafka protocol guide, "Record Batch"; KIP-82 (headers); Java class ``DefaultRecord``.
@@ -31,9 +31,9 @@ cdef int64_t HEADER_COUNT_MAX = appender.HEADER_COUNT_MAX
 
 @cython.final
 cdef class Frame:
-    """The bytes that records came in, and the places of neighbouring ones.
+    """The bytes that hold records, and the places of adjacent records.
 
-    Owner: the columns made of it; it never changes, and goes with the last of them.
+    Owner: the columns made of it. It never changes, and is freed with the last of them.
     """
 
     def __dealloc__(self):
@@ -46,7 +46,7 @@ cdef class Frame:
 cdef class FrameColumns:
     """Records of one batch: any field of all of them, read from the frame when it is used.
 
-    Whoever keeps it keeps the frame, or what the batch was decompressed to.
+    It keeps the frame alive, or the decompressed batch.
     """
 
     def __len__(self):
@@ -61,7 +61,7 @@ cdef class FrameColumns:
         cdef Py_ssize_t row
         cdef object first
         if self.is_dense():
-            first = self.places[0].offset  # a Python number, as the end may need more than 64 bits
+            first = self.places[0].offset  # a Python number: the end may need more than 64 bits
             return range(first, first + self.count)
         return [self.places[row].offset for row in range(self.count)]
 
@@ -133,7 +133,7 @@ cdef class FrameColumns:
         cdef int64_t wanted
         if offset > INT64_MAX:
             return self.count
-        wanted = max(0, offset)  # no record stands before 0
+        wanted = max(0, offset)  # no record has a negative offset
         while low < high:
             middle = (low + high) // 2
             if self.places[middle].offset < wanted:
@@ -151,7 +151,7 @@ cdef class FrameColumns:
         return columns_of(self.frame, self.places + start, end - start)
 
     cdef bint is_dense(self) noexcept:
-        # Offsets ascend, so there is no gap inside where there is none between the two ends.
+        # Offsets ascend: if the two ends are as far apart as the count, there is no gap.
         return self.count > 0 and (
             self.places[self.count - 1].offset - self.places[0].offset == self.count - 1
         )
@@ -232,7 +232,7 @@ cdef Py_ssize_t find_places(
     int64_t first, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp_ms,
     int64_t* header_room,
 ) noexcept nogil:
-    """Note where the fields of up to `count` records stand; set `position` to where they end.
+    """Store the places of the fields of up to `count` records; set `position` to their end.
 
     Return how many they are: 0 if anything is odd, fewer than `count` if the next one has more
     headers than there is room for. `header_room` is how many headers they may have, and then what
@@ -250,7 +250,7 @@ cdef Py_ssize_t find_places(
         if at is NULL or number < RECORD_SIZE_BYTES_MIN - 1 or number > end - at:
             return 0
         stop = at + number
-        # After the attributes, of which a record has none that mean anything.
+        # After the record's attributes, which are unused.
         at = get_varint(at + 1, stop, &number)
         if at is NULL or add_overflows(base_timestamp_ms, number, &place.timestamp_ms):
             return 0
@@ -272,7 +272,7 @@ cdef Py_ssize_t find_places(
             place.headers_size = 0
         else:
             at = get_varint(at, stop, &number)
-            # A header takes two bytes at least.
+            # A header has at least two bytes.
             if at is NULL or number < 0 or number > (stop - at) // 2:
                 return 0
             if number > header_room[0]:

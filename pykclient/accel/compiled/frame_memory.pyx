@@ -1,10 +1,10 @@
-"""Memory that one large frame is received into, kept for the next one when there are no views of it.
+"""Memory for one large frame, kept for the next one when no view of it is left.
 
-It is not cleared, and doubles as bytes arrive; a spare piece that is large enough it takes at once,
-since that costs nothing more.
+The memory is not cleared, and doubles as bytes arrive. A spare piece that is large enough is used
+at once, since it is allocated already.
 
 Owner: as the pure twin.
-Source: that of the pure twin.
+Source: as the pure twin.
 """
 
 cimport cython
@@ -25,7 +25,7 @@ cdef class Room:
 
     cdef Memory memory
     cdef Py_ssize_t size_bytes
-    # Counts while the frame is received, by one thread; of a whole one it is not used.
+    # Used by one thread while the frame is received; unused once it is complete.
     cdef Py_ssize_t view_count
 
     def __dealloc__(self):
@@ -48,7 +48,7 @@ cdef class Room:
 
 @cython.final
 cdef class FrameMemory:
-    """Room for `size_bytes`, of which only the part that is received into is taken.
+    """Memory for `size_bytes`, of which only the part in use is allocated.
 
     A peer that announces a large frame gets `ALLOCATION_BYTES` for it, or a spare piece, and never
     more than twice what it has sent.
@@ -83,5 +83,5 @@ cdef class FrameMemory:
         return self.view
 
     def frame(self):
-        """Return all received bytes, when no more are due."""
+        """Return the complete frame."""
         return memoryview(self.room).toreadonly()

@@ -1,11 +1,11 @@
 """Memory for open batches. A few large pieces are kept for the next ones.
 
-The operating system clears each page that a process gets, and takes large pieces back as soon as
-they are freed: to a producer of large batches that is a quarter of its work. So pieces that batches
-and frames give back are kept, up to `SPARE_BYTES_MAX` in all. No caller gets one that is far larger
-than requested, since it may keep it: small batches would hold the memory of large frames.
+The operating system clears each page for a process, and takes large pieces back as soon as
+they are freed. For a producer of large batches that is a quarter of its work. Pieces that batches
+and frames return are therefore kept, up to `SPARE_BYTES_MAX` in all. No caller gets one far larger
+than requested, or small batches would hold the memory of large frames.
 
-Owner: the GIL, or a lock of its own where there is none.
+Owner: the GIL, or a lock of its own in free-threaded builds.
 Source: Java class ``BufferPool``, which keeps its buffers for the same reason.
 """
 
@@ -18,7 +18,7 @@ cdef enum:
     LARGE_BYTES = 64 * 1024
     SPARE_COUNT_MAX = 64
     SPARE_BYTES_MAX = 16 * 1024 * 1024
-    SPARE_EXCESS_MAX = 2  # how many times the requested size a spare piece may have
+    SPARE_EXCESS_MAX = 2  # times the requested size that a spare piece may have
 
 cdef Memory[SPARE_COUNT_MAX] spare
 cdef Py_ssize_t spare_count = 0
@@ -30,7 +30,7 @@ cdef int grow_memory(Memory* memory, Py_ssize_t used, Py_ssize_t size) except -1
     """Make `memory` at least `size` bytes large, and keep its first `used` bytes."""
     cdef Memory larger
     if size >= LARGE_BYTES and take_spare(&larger, size):
-        if used:  # memcpy may not be given the NULL of no memory, even for no bytes
+        if used:  # memcpy must not get NULL, even for zero bytes
             memcpy(larger.start, memory.start, used)
         give_memory(memory)
     else:

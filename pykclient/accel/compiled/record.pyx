@@ -1,4 +1,4 @@
-"""The record that a consumer's application gets, made when it is used.
+"""The record that a consumer returns, built when the application reaches it.
 
 Owner: see each class.
 Source: Java class ``org.apache.kafka.clients.consumer.ConsumerRecord``.
@@ -81,8 +81,8 @@ leader_epoch, serialized_key_size, serialized_value_size)\n--\n\nOne record, as 
     null. Attributes, `==` and `repr` are stable; that it is a tuple is not.
     """
 
-    # A record has copies of its bytes, so that one that is kept keeps nothing else. The garbage
-    # collector follows it only where a deserializer made its key or value.
+    # A record has copies of its bytes, so that keeping it keeps nothing else alive. The garbage
+    # collector tracks it only if a deserializer made its key or value.
 
     cdef Origin origin
     cdef readonly int64_t offset
@@ -161,7 +161,7 @@ leader_epoch, serialized_key_size, serialized_value_size)\n--\n\nOne record, as 
     @property
     def headers(self):
         """Pairs of a name and a value, in order."""
-        # Kept as bytes until they are read, which is rare.
+        # Kept as bytes until they are read; few applications read them.
         with cython.critical_section(self):
             if PyBytes_CheckExact(self._headers):
                 self._headers = headers_at(
@@ -206,10 +206,10 @@ leader_epoch, serialized_key_size, serialized_value_size)\n--\n\nOne record, as 
 
 @cython.final
 cdef class RecordIterator:
-    """Makes each record when the loop takes it.
+    """An iterator that builds each record when the loop reaches it.
 
-    While a loop takes the next record its variable still has the last one; the one before that
-    is filled anew if only this iterator has it any more.
+    While a loop takes the next record, its variable still has the last one. The record before
+    that is reused if only this iterator refers to it.
     """
 
     cdef FrameColumns columns
@@ -235,7 +235,7 @@ cdef class RecordIterator:
         place = self.columns.places + row
         start = self.columns.frame.start
         record = None
-        if HAS_GIL:  # without one, another thread could be about to take it
+        if HAS_GIL:  # without one, another thread could be taking it
             record = self.before_last
             self.before_last = self.last
         if record is None or Py_REFCNT(record) > 1:
@@ -303,6 +303,6 @@ cdef Origin origin_of(topic, partition, timestamp_type, leader_epoch):
     return origin
 
 
-# Members of this kind the interpreter reads by itself, a property by a call.
+# The interpreter reads such members itself; a property costs a call.
 add_member(ConsumerRecord, 0, KEY_AT)
 add_member(ConsumerRecord, 1, VALUE_AT)

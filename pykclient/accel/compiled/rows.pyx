@@ -1,10 +1,10 @@
-"""Many records at once, as columns: which partition each goes to, and their way into open batches.
+"""Many records at once, as columns: assigns them to partitions and appends them to open batches.
 
-The same as `accel.pure.rows`. Rows are encoded in one loop; it holds the GIL where other threads
-may see the batch, and gives it up where none does.
+It behaves like `accel.pure.rows`. One loop encodes rows. It holds the GIL if other threads
+may see the batch, and releases it otherwise.
 
 Owner: a block never changes; a run belongs to the thread that sends it.
-Source: that of the pure twin.
+Source: as the pure twin.
 """
 
 cimport cython
@@ -55,7 +55,7 @@ cdef class RowBlock:
     cdef Py_ssize_t count
     cdef ByteColumn values, keys, headers
     cdef const int64_t[::1] times
-    # NULL where all have `time_ms`.
+    # NULL if all have `time_ms`.
     cdef const int64_t* times_ms
     cdef int64_t time_ms
     cdef Py_ssize_t largest_row, largest_bytes, total_bytes
@@ -125,7 +125,7 @@ cdef class RowBlock:
         last call, and returns the next sticky partition and the minimum number of bytes it takes.
         """
         cdef Grouping grouping = Grouping(partition_counts, topics, partitions)
-        grouping.check(self)  # before there is memory for no topic at all
+        grouping.check(self)  # before memory is allocated for it
         are_keys_hashed = key_rule & HASHES and (
             self.keys is not None or key_rule & NULL_IS_HASHED
         )
@@ -145,10 +145,10 @@ cdef class RowBlock:
 
 @cython.final
 cdef class RowRun:
-    """Rows of a block that go to one place, in order, less what was taken."""
+    """The rows of a block for one destination, in order, without those already taken."""
 
     cdef RowBlock block
-    # The rows' numbers in the block; None where they are all there is.
+    # The rows' numbers in the block; None for all rows.
     cdef array numbers
     cdef Py_ssize_t position, stop, bytes_per_row
 
@@ -240,7 +240,7 @@ cdef class RowRun:
 
 
 cdef struct Cursor:
-    # How far a span of rows is written; the appender is updated when it is whole.
+    # The progress of a span of rows; the appender is updated when the span is written.
     unsigned char* out
     Py_ssize_t size
     Py_ssize_t allocated
@@ -362,14 +362,14 @@ cdef RowRun run_of(
 
 
 cdef enum:
-    # What rows a topic has.
+    # The kinds of rows that a topic has.
     SOMEWHERE = 1
     ANYWHERE = 2
     MIXED = 3
 
 
 cdef struct Turn:
-    # The group that rows go to which may go anywhere, until they have taken all the room.
+    # The group for rows that may go anywhere, until they have used all its room.
     int64_t kinds
     int64_t group
     int64_t room_bytes
@@ -378,14 +378,14 @@ cdef struct Turn:
 
 @cython.final
 cdef class Grouping:
-    """Which group each row belongs to.
+    """The assignment of rows to groups.
 
     Each topic has a group for each of its partitions, and one behind them for what may go anywhere.
     """
 
     cdef list partition_counts
     cdef const int32_t[::1] topic_view, partition_view
-    # NULL where there is one topic, or no row names its partition.
+    # NULL if there is one topic, or if no row names its partition.
     cdef const int32_t* topics
     cdef const int32_t* partitions
     cdef array bases
@@ -400,7 +400,7 @@ cdef class Grouping:
         if partitions is not None and len(partitions):
             self.partitions = &self.partition_view[0]
         self.bases = clone(INDEXES, topic_count + 1, zero=True)
-        # A topic may have lost partitions since they were looked for; no group must be missing.
+        # A topic may have fewer partitions than when they were looked up; each needs a group.
         named = [-1] * topic_count
         if partitions is not None:
             named = largest_partitions(partitions, topics, topic_count)
@@ -433,7 +433,7 @@ cdef class Grouping:
         with nogil:
             for group in range(self.group_count):
                 ends[group + 1] += ends[group]
-            # What is the start of each group now is its end when all its rows are in.
+            # Each group's start moves to its end as its rows are added.
             for row in range(block.count):
                 rows[ends[groups[row]]] = row
                 ends[groups[row]] += 1
@@ -502,7 +502,7 @@ cdef class Grouping:
 
     cdef int take(self, Turn* turn, Py_ssize_t topic, object take_turn) except -1:
         partition, room_bytes = take_turn(topic, turn.taken_bytes)
-        # A partition that was added since they were counted has its turn the next time.
+        # A partition that was added after the count gets its turn the next time.
         turn.group = self.bases[topic] + partition % self.partition_counts[topic]
         turn.room_bytes = max(1, room_bytes)
         turn.taken_bytes = 0
@@ -523,7 +523,7 @@ cdef class Grouping:
             turn = turn_of + topic
             group = groups[row]
             size = block.size_bytes(row)
-            # Without room nothing is divided in this topic.
+            # Without room this topic's rows are not divided.
             if group == bases[topic + 1] - 1 and turn.room_bytes:
                 if turn.taken_bytes >= turn.room_bytes:
                     return row
@@ -563,7 +563,7 @@ cdef class Grouping:
                     )
             kind = SOMEWHERE if partition >= 0 else ANYWHERE
             groups[row] = bases[topic] + partition if partition >= 0 else bases[topic + 1] - 1
-            if not turn_of[topic].kinds & kind:  # a load costs less than a store that is waited for
+            if not turn_of[topic].kinds & kind:  # a load costs less than a store
                 turn_of[topic].kinds |= kind
 
 

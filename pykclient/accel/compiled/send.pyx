@@ -1,12 +1,12 @@
-"""`send` in C: look up, choose the partition, append, and the delivery that comes of it.
+"""`send` in C: find the batch, choose the partition, append, return the delivery.
 
-The same classes and functions as `accel.pure`, with the same results and errors; what is rare
-(odd buffers, odd headers, errors) is done by the pure ones themselves. From the first byte of a
-record to its last no Python code runs, so that under the GIL a record is appended or is not, and
-an appender needs no lock; free-threaded builds have one in each appender.
+It has the classes and functions of `accel.pure`, with the same results and errors; rare cases
+(unusual buffers or headers, errors) are left to the pure ones. No Python code runs from the first
+byte of a record to its last. Under the GIL a record is therefore appended as a whole or not at all,
+and an appender needs no lock; in free-threaded builds each appender has one.
 
 Owner: see each class of `accel.pure`.
-Source: that of the pure twins; KIP-480, KIP-794; Java class ``DefaultRecord``.
+Source: as the pure twins; KIP-480, KIP-794; Java class ``DefaultRecord``.
 """
 
 cimport cython
@@ -47,7 +47,7 @@ __all__ = ["Delivery", "RecordAppender", "SendCore", "TopicAppenders", "partitio
 
 cdef enum:
     CHUNK_BYTES = 16_384
-    HEAD_ROOM_BYTES = 64  # so that a batch's header need not move the records
+    HEAD_ROOM_BYTES = 64  # room for the batch header, so that records need not move
 
 cdef Py_ssize_t HEADERS_MAX = HEADER_COUNT_MAX
 cdef array NUMBERS = array("q")
@@ -63,8 +63,8 @@ cdef class Delivery:
     waits for records (a batch built outside a producer).
     """
 
-    # The garbage collector does not follow it: a batch lets go of all callbacks once it is done, so
-    # no cycle through it lasts.
+    # The garbage collector does not track it: a done batch drops its callbacks, so no cycle through
+    # it lasts.
 
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -211,7 +211,7 @@ cdef class RecordAppender:
         return memoryview(Frame.__new__(Frame, self, head_bytes))
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
-        # What is sealed never moves; what is open may, and a view would look at memory given back.
+        # Sealed memory never moves. Open memory may, and a view would then refer to freed memory.
         if not self.is_sealed:
             raise BufferError("only a sealed appender has a view")
         PyBuffer_FillInfo(buffer, self, self.buffer, self.size, 1, flags)
@@ -463,7 +463,7 @@ cdef class SendCore:
             KafkaError: brokers refuse the topic or the client permanently (`InvalidTopicError`,
                 `TopicAuthorizationFailedError`, `UnsupportedVersionError` and others).
         """
-        # Anything else than a name may be one that the slow way knows, or have no hash.
+        # Anything but a str may be valid on the slow path, or have no hash.
         cdef object found = self.topics.get(topic) if PyUnicode_CheckExact(topic) else None
         cdef RecordAppender appender
         cdef Delivery delivery
@@ -476,14 +476,14 @@ cdef class SendCore:
             type(found) is TopicAppenders
             and (value is None or PyBytes_CheckExact(value))
             and (key is None or PyBytes_CheckExact(key))
-            # Lazy headers can be read once, and the slow way may have to read them too.
+            # A lazy iterable can be read only once, and the slow path may have to read it, too.
             and (headers is None or type(headers) is list or type(headers) is tuple)
             and (timestamp_ms is None or time_ms >= 0)
             and (on_delivery is None or callable(on_delivery))
         ):
             if partition is not None:
                 appender = (<TopicAppenders>found).of_partition(partition)
-            # First what most records are.
+            # Most records are like this.
             elif key is None and not (<TopicAppenders>found).key_rule & NULL_IS_PLACED:
                 appender = (<TopicAppenders>found).take_sticky()
             elif (<TopicAppenders>found).key_rule & EACH_RECORD:
@@ -560,7 +560,7 @@ cdef bytes header_part_of(object headers):
     cdef tuple pairs
     cdef bytes part
     if type(headers) is list or type(headers) is tuple:
-        pairs = tuple(headers)  # which no other thread changes while we count and copy
+        pairs = tuple(headers)  # a copy that no other thread changes
         size = plain_header_size(pairs) if len(pairs) <= HEADERS_MAX else -1
         if size >= 0:
             part = PyBytes_FromStringAndSize(NULL, size)

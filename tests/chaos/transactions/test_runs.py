@@ -26,7 +26,7 @@ IN_SOAK = (
 )
 SHORTEST = Size(record_count=6_000, transaction_size=100, round_count=1)
 PROMISE = pytest.mark.promise(
-    "copies in transactions have each record once and in order, whatever is killed meanwhile"
+    "transactional copies have each record once and in order, whatever is killed meanwhile"
 )
 
 
@@ -96,7 +96,7 @@ def test_the_last_topic_of_a_chain_equals_the_first(
 @pytest.mark.kafka
 @pytest.mark.soak
 @pytest.mark.promise(
-    "an application that stalls between the calls of a transaction doubles and loses nothing"
+    "an application that stalls between the calls of a transaction loses and doubles nothing"
 )
 @pytest.mark.parametrize("stall", STALLS, ids=lambda stall: stall.name)
 def test_members_that_stall_between_their_calls_leave_each_record_once(

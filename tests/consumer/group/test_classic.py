@@ -432,7 +432,7 @@ def test_what_no_waiting_cures_is_raised_and_tried_again_after_that(
 
 
 @pytest.mark.promise(
-    "static members keep partitions over a restart; of two with one name the first is fenced"
+    "static members keep partitions over a restart; another one with the id fences the first"
 )
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_a_fenced_member_leaves_the_other_one_alone(is_syncing: bool) -> None:
@@ -771,7 +771,9 @@ def test_leaving_in_the_middle_of_a_round_loses_what_is_held(joined: ClassicScen
     joined.take(LeaveGroupRequest)
 
 
-@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
+@pytest.mark.promise(
+    "closing revokes, commits, leaves or remains in the group (KIP-1092), and ends in time"
+)
 def test_leaving_is_not_held_up_by_a_join_that_waits_for_others(joined: ClassicScene) -> None:
     joined.membership.request_join("again")
     joined.poll()

@@ -235,7 +235,7 @@ def test_a_coordinator_that_loads_gets_heartbeats_at_growing_intervals(
 
 
 @pytest.mark.promise(
-    "what is revoked is committed, passed to the listener and dropped before it is acknowledged"
+    "revoked partitions are committed, passed to the listener and dropped before the heartbeat"
 )
 def test_what_is_given_up_is_acknowledged_only_when_it_is_gone(stable: Kip848Scene) -> None:
     stable.carried_out.is_slow = True

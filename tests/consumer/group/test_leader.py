@@ -157,7 +157,7 @@ def test_a_member_left_out_gets_nothing_and_what_can_be_read_once_is_given() -> 
 
 
 @pytest.mark.promise(
-    "a cooperative group keeps what does not move, and a group changes to it member by member"
+    "a cooperative group keeps partitions that do not move; groups migrate to it member by member"
 )
 def test_a_cooperative_assignor_gives_nothing_that_another_one_has() -> None:
     members = {

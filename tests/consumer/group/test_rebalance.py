@@ -224,7 +224,9 @@ def test_without_callbacks_nothing_waits(scene: Scene) -> None:
 # Commits.
 
 
-@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
+@pytest.mark.promise(
+    "closing revokes, commits, leaves or remains in the group (KIP-1092), and ends in time"
+)
 def test_the_listener_waits_for_the_commit_until_its_deadline(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
