@@ -1,8 +1,8 @@
 """Kafka for Apache Spark: the format "pykafka".
 
-Spark finds the format by itself where this distribution is installed, on the driver and on every
-executor. Where discovery is off, call `register` once for each session. Where Spark does not find
-it ("DATA_SOURCE_NOT_FOUND ... pykafka"), its workers run another Python: see `PYSPARK_PYTHON`.
+Spark finds the format by itself if this distribution is installed on the driver and on every
+executor. If discovery is off, call `register` once per session. If Spark does not find the format
+("DATA_SOURCE_NOT_FOUND ... pykafka"), its workers run another Python: see `PYSPARK_PYTHON`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _check_worker_python(spark: SparkSession) -> None:
-    """Refuse workers that could not load the format: Spark would say only that there is none."""
+    """Refuse workers that cannot load the format: Spark would only say that it does not exist."""
     try:
         name: str = spark.sparkContext.pythonExec
     except Exception:  # noqa: BLE001 - Spark Connect has no context; its server has the workers

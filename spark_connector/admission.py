@@ -1,14 +1,15 @@
-"""Admission: how much of what has come a micro-batch of a stream may read.
+"""Admission: limits how much of the available data a micro-batch of a stream reads.
 
-`maxOffsetsPerTrigger` is divided among the partitions in proportion to what each has waiting, and
-`minOffsetsPerTrigger` keeps a batch back until enough has come or `maxTriggerDelay` has passed,
-both as Spark's own Kafka source does. As JSON `maxOffsetsPerTrigger` is divided within each topic.
-`maxBytesPerTrigger` is divided in the same way, by bytes that are estimated from the first records
-of each partition: brokers do not tell what offsets hold. An estimate is none of the log's values,
-so it may only set where a batch ends, which Spark logs before it reads the batch.
+`maxOffsetsPerTrigger` is divided among the partitions in proportion to their waiting offsets.
+`minOffsetsPerTrigger` holds a batch back until enough offsets have arrived or `maxTriggerDelay` has
+passed. Both work as in Spark's own Kafka source. As JSON `maxOffsetsPerTrigger` is divided within
+each topic. `maxBytesPerTrigger` is divided in the same way, by bytes that are estimated from the
+first records of each partition, since brokers do not report the size of offsets. An estimate is not
+reproducible from the log, so it may only set the end of a batch, which Spark logs before it reads
+the batch.
 
-Owner: the planner of one stream.
-Source: Spark's Structured Streaming + Kafka Integration Guide (the three options of offsets).
+Owner: the planner of one stream. Source: Spark's Structured Streaming + Kafka Integration Guide
+(the three options of offsets).
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class _Size(NamedTuple):
 
 
 class Admission:
-    """The limits of one stream, and when a batch was let through last (in milliseconds).
+    """The limits of one stream, and the time of the last admitted batch (in milliseconds).
 
-    The first batch of a query, also of one that goes on from a checkpoint, is not kept back.
+    The first batch of a query is not held back, even if the query continues from a checkpoint.
     `measure` reads the first records of parts; only a limit of bytes uses it.
     """
 

@@ -1,11 +1,10 @@
 """The name of the Spark application that runs this process, as far as the process can know it.
 
-Spark gives a process that plans a write no id of its application. All of them have one parent: the
-daemon that Spark forks them from, or the JVM. Its id and its start name it on its machine, and the
-machine's boot and name do the rest.
+Spark does not pass the id of its application to a process that plans a write. All of these
+processes have one parent: the daemon that Spark forks them from, or the JVM. Its id and start time
+identify it on its machine; the machine's boot id and name do the rest.
 
-Owner: none.
-Source: proc(5).
+Owner: none. Source: proc(5).
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from pathlib import Path
 from typing import Final
 
 INIT: Final = 1
-"""The process that inherits those whose parent has ended: it tells nothing."""
+"""The process that inherits orphans; as a parent it identifies nothing."""
 _START: Final = 19
 """The place of ``starttime`` behind the name in ``/proc/PID/stat``."""
 
 
 def application_name(proc: Path = Path("/proc")) -> str:
-    """Return a name that processes of one application have in common, and no others.
+    """Return a name that only the processes of one application share.
 
-    It is empty where the system does not tell: without ``/proc``, or when the parent has ended.
+    It is empty if the system does not tell: without ``/proc``, or when the parent has ended.
     """
     parent = os.getppid()
     if parent == INIT:

@@ -1,11 +1,10 @@
-"""The arrival of a reader or a writer in a task, whose Python may lack this package.
+"""Unpickling of a reader or a writer in a task, whose Python may lack this package.
 
 A task may run in another Python, or in another environment, than the driver. Spark would show the
-name of a missing module below its own frames. So Spark sends one function by value, as it sends a
-function of the user's, with the standard modules that it names. It says what is missing where.
+name of a missing module below its own frames. One function is therefore sent by value, as Spark
+sends a user's function, with the standard modules that it needs. It reports what is missing where.
 
-Owner: none.
-Source: cloudpickle's ``register_pickle_by_value``.
+Owner: none. Source: cloudpickle's ``register_pickle_by_value``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sys
 
 
 def arrived(driver_version: str, pickled: bytes) -> object:
-    """Return what a driver of this version has pickled.
+    """Unpickle an object from a driver of this version.
 
     Raises:
         ImportError: this Python cannot import the package.

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class KafkaBatchReader(SentToTasks, DataSourceReader):
-    """Reads what `options` choose, in the columns of `schema`.
+    """The reader of the topics that `options` select, in the columns of `schema`.
 
-    Raises: `ConfigError` when `schema` has a column that records do not have.
+    Raises: `ConfigError` if `schema` has a column that records do not have.
     """
 
     def __init__(self, options: KafkaOptions, schema: StructType) -> None:

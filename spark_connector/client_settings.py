@@ -49,14 +49,19 @@ REFUSED_BY_WRITES: Final = {
 TRANSACTION_SETTINGS: Final = ("transaction.timeout.ms",)
 """Transaction settings, which only exactly-once writes have."""
 IDLE_SETTINGS: Final = ("group.id", *TRANSACTION_SETTINGS)
-"""Settings that Spark's own source and sink take, and that have no effect: reads have no group, and
-writes no transaction."""
+"""Settings that Spark's own source and sink accept and that have no effect here.
+
+Reads have no group, and writes no transaction.
+"""
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""Default transaction time-out of an exactly-once sink. It is the time that a driver that dies has
-to come back, and brokers allow no more by default (``transaction.max.timeout.ms``)."""
+"""Default transaction timeout of an exactly-once sink.
+
+It is the time in which a failed driver has to come back; brokers allow no more by default
+(``transaction.max.timeout.ms``).
+"""
 
 TWO_PHASES: Final = "transaction.two.phase.commit.enable"
-"""With it brokers never abort a transaction for its time (KIP-939)."""
+"""The setting with which a transaction never times out on the brokers (KIP-939)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,13 +87,13 @@ class Cluster:
         self._opened.close()
 
     def topics(self, *, missing_ok: bool = False) -> ChosenTopics:
-        """Return what the options choose among the partitions that exist now.
+        """Return the existing partitions that the options select.
 
-        There are none when no topic matches the pattern. With `missing_ok` a topic or partition
-        that does not exist is left out, and stands in `missing` where the options name it.
+        There are none if no topic matches the pattern. With `missing_ok` topics and partitions that
+        do not exist are left out, and listed in `missing` if the options name them.
 
-        Raises: `ConfigError` when an assigned partition does not exist,
-        `UnknownTopicOrPartitionError` when a topic does not, or the one for dead letters, and what
+        Raises: `ConfigError` if an assigned partition does not exist,
+        `UnknownTopicOrPartitionError` if a topic or the dead-letter topic does not, and what
         `Admin` raises.
         """
         return self.retries.call(lambda: self._topics(missing_ok=missing_ok))
@@ -126,9 +126,9 @@ class Cluster:
         )
 
     def bounds(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogBounds]:
-        """First and next offset of each partition of `ends`, as the isolation level shows them.
+        """Return first and next offset of each partition of `ends`, as its isolation level shows.
 
-        Where it hides what is to be read, up to an end, the high watermark is looked up as well.
+        If it hides records before an end, the high watermark is looked up as well.
         """
         found = self.retries.call(lambda: log_bounds(self._consumer, ends))
         hidden = [partition for partition, held in found.items() if ends[partition] > held.end]
@@ -150,13 +150,13 @@ class Cluster:
     def first_records(
         self, parts: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, FirstRecords]:
-        """Read the first records of parts, as far as they come within `FIRST_RECORDS_S_MAX`."""
+        """Read the first records of parts, as far as they arrive within `FIRST_RECORDS_S_MAX`."""
         return first_records(self._settings, parts, FIRST_RECORDS_S_MAX)
 
     def offsets_at(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """First offset at or after a time for each partition; None when there is none."""
+        """Return the first offset at or after a time for each partition, None if there is none."""
         found = self.retries.call(lambda: self._consumer.offsets_for_times(timestamps_ms))
         return {
             partition: None if first is None else first.offset for partition, first in found.items()
@@ -202,7 +202,7 @@ class Cluster:
         return found
 
     def _check_dead_letters(self) -> None:
-        """Look for the topic of dead letters, once: before a task needs it."""
+        """Check once that the dead-letter topic exists, before a task needs it."""
         if self._unchecked_topic and not self._described([self._unchecked_topic], missing_ok=True):
             raise UnknownTopicOrPartitionError(
                 f"Topic {self._unchecked_topic!r} (option deadLettersTopic) does not exist: create "
@@ -219,7 +219,7 @@ class Cluster:
 def log_bounds(
     consumer: Consumer, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, LogBounds]:
-    """First and next offset of each partition, as the consumer's isolation level shows them."""
+    """Return first and next offset of each partition, as the isolation level shows them."""
     beginnings = consumer.beginning_offsets(partitions)
     ends = consumer.end_offsets(partitions)
     return {

@@ -1,8 +1,8 @@
 """Dead letters: batches of records that a task cannot read, kept in a topic as brokers sent them.
 
-A letter has the bytes of a whole batch as its value, in several records where it is large, and in
-its headers where they are from and what is wrong with them. A task that Spark repeats, and another
-task that reads a part of the same batch, write a letter again: all have the same key.
+A letter has the bytes of a whole batch as its value, in several records if it is large. Its headers
+have the place of the records and the error. A repeated task, and another task that reads a part of
+the same batch, write the letter again with the same key.
 
 Owner: the task that reads; its worker keeps the producer.
 """
@@ -38,11 +38,11 @@ def put_aside(
     partition: TopicPartition,
     error: CorruptRecordError,
 ) -> None:
-    """Write the batch that an error is about to a topic, and wait until it is acknowledged.
+    """Write the batch that an error is about to a topic, and wait for the acknowledgement.
 
     `settings` are a producer's.
 
-    Raises: `KafkaError` where brokers do not take it.
+    Raises: `KafkaError` if brokers do not accept it.
     """
     raw, reason = error.raw or b"", str(error.__cause__ or error)[:REASON_LENGTH_MAX]
     size = max(ProducerConfig.from_settings(settings).max_request_size - ENVELOPE_BYTES, 1)

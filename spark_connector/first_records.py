@@ -1,7 +1,7 @@
-"""FirstRecords: when the first records of a part of a log were sent, and how large they are.
+"""FirstRecords: time and size of the first records of a range of a log.
 
-Brokers have no index of bytes by offset. So a few records at the beginning are read, and stand for
-those behind them: for lag in seconds and bytes, and for `maxBytesPerTrigger`.
+Brokers have no index of bytes by offset. A few records from the beginning are therefore read and
+stand for the rest: for lag in seconds and bytes, and for `maxBytesPerTrigger`.
 
 Owner: none, all values are immutable.
 """
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pykclient.consumer.record import ConsumerRecord
 
 SAMPLE_RECORDS: Final = 100
-"""Records of one partition that are read."""
+"""Number of records read of one partition."""
 
 SAMPLE_BYTES: Final = 64 * 1024
-"""Bytes of one partition that are fetched; a broker sends a whole batch even where it is larger."""
+"""Number of bytes fetched of one partition; a broker sends a whole batch even if it is larger."""
 
 
 class FirstRecords(NamedTuple):
@@ -44,9 +44,9 @@ def first_records(
 ) -> dict[TopicPartition, FirstRecords]:
     """Read the beginning of each part: a first offset, and the one after its last.
 
-    A part whose records do not come in time, or that has none, is left out.
+    Parts without records, or whose records do not arrive in time, are left out.
 
-    Raises: what `Consumer.poll` raises, a damaged batch among it.
+    Raises: what `Consumer.poll` raises, for example for a damaged batch.
     """
     size = ConsumerConfig.setting_of("max.partition.fetch.bytes")
     narrow = {

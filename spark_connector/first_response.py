@@ -40,9 +40,9 @@ secrets, which would stay in memory for as long as the process."""
 
 
 def has_first_response(client: ClientSettings, timeout_s: float) -> bool:
-    """Return False where no broker responds in time. A broker is looked for until one has.
+    """Return False if no broker responds in time; once one has, return True without a request.
 
-    Another error is no answer to that, and is left to the tasks, which may have other files.
+    Other errors are left to the tasks, which may have other files.
     """
     key = _digest(client)
     if key in _responded:
@@ -68,10 +68,10 @@ def _digest(client: ClientSettings) -> bytes:
 
 
 def is_first_batch(checkpoint: str) -> bool:
-    """Return True where a checkpoint shows that its query has not finished a batch yet.
+    """Return True if a checkpoint shows that its query has not finished a batch yet.
 
-    It shows that where it is on this machine, and has the first batch, which is logged before it is
-    planned. An empty text is no checkpoint.
+    That takes a checkpoint on this machine with the first batch, which is logged before it is
+    planned. An empty text means no checkpoint.
     """
     try:
         folder = local_folder(checkpoint) if checkpoint else None

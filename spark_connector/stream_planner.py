@@ -56,11 +56,10 @@ _LOG = logging.getLogger(__name__)
 
 
 PAUSE_MS_MAX: Final = 100
-"""The longest that Spark is kept waiting where there is nothing new: it stops queries between two
-calls."""
+"""Maximum pause in which Spark waits when there is nothing new: it stops queries between calls."""
 
 COMMIT_RETRY_MS: Final = 10_000
-"""The pause after a commit to `commitGroup` that failed. A call may wait for each try."""
+"""Pause after a failed commit to `commitGroup`; a call may wait for each attempt."""
 
 
 class StreamPlanner:
@@ -86,9 +85,9 @@ class StreamPlanner:
         self._topics: ChosenTopics | None = None
         self._topics_ms = 0.0
         self._topic_ids: dict[str, bytes] = {}
-        """The ids that topics had when they were listed last."""
+        """The ids of topics when they were last listed."""
         self._recreated: set[str] = set()
-        """Topics whose recreation the log does not have yet."""
+        """Topics whose recreation is not in the log yet."""
         self._unlisted: set[TopicPartition] = set()
         """Partitions that are reported as gone and keep their position."""
         self._ends: Offsets = {}
@@ -97,7 +96,7 @@ class StreamPlanner:
         self._initial_edges: Mapping[TopicPartition, int] = {}
         """The edge of each partition that begins at one."""
         self._initial_error: KafkaError | None = None
-        """The reason why a query cannot begin. One that has begun goes on."""
+        """The reason why a query cannot begin; one that has begun continues."""
         self._planned: StreamOffset | None = None
         """The end that this process planned last."""
         self._has_end = False
@@ -109,10 +108,10 @@ class StreamPlanner:
     # What Spark calls.
 
     def initial_offset(self) -> StreamOffset:
-        """Return where a new query begins. It is found once: Spark requests it twice.
+        """Return the start of a new query. It is determined once, although Spark requests it twice.
 
-        Spark requests it also for a query whose first batch was planned and not finished, and which
-        begins where the log says. So `next_offset` raises what is wrong with it.
+        Spark also requests it for a query whose first batch was planned and not finished, and which
+        begins as its log says. Errors are therefore raised by `next_offset`.
         """
         if self._initial is None:
             try:
@@ -123,13 +122,13 @@ class StreamPlanner:
         return self._initial
 
     def next_offset(self, start: StreamOffset, *, is_limited: bool) -> StreamOffset:
-        """Return where the batch that begins at `start` ends; `start` itself when there is nothing.
+        """Return the end of the batch that begins at `start`; `start` if nothing is new.
 
-        All before `start` is finished, and committed to `commitGroup`.
+        Everything before `start` is finished, and is committed to `commitGroup`.
 
-        Raises: `DataLossError` when partitions are gone, begin or end otherwise than was read, or
-        were recreated, and `failOnDataLoss` is true; `ConfigError` and
-        `UnknownTopicOrPartitionError` when options name what does not exist.
+        Raises: `DataLossError` if partitions are gone, were recreated, or have other bounds than
+        the query read, and `failOnDataLoss` is true; `ConfigError` and
+        `UnknownTopicOrPartitionError` if the options name something that does not exist.
         """
         is_new = start == self._initial
         if is_new and self._initial_error is not None:
@@ -178,10 +177,10 @@ class StreamPlanner:
         self._has_end = True
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-        """Return what the batch from `start` to `end` has of each partition.
+        """Return the range of each partition in the batch from `start` to `end`.
 
-        Raises: `DataLossError` when partitions of a batch that another process has planned are
-        gone, or its log has a loss, and `failOnDataLoss` is true.
+        Raises: `DataLossError` if partitions of a batch planned by another process are gone, or if
+        its log has a loss, and `failOnDataLoss` is true.
         """
         if start == end:
             # Spark shows a new process the last end of its log, whose batch may be finished.
@@ -225,7 +224,7 @@ class StreamPlanner:
     # Topics and ends.
 
     def _learn(self, starts: Offsets) -> None:
-        """Request topics and ends, where it is time."""
+        """Request topics and ends if they are due."""
         now = self._now_ms()
         is_old = self._topics is None or now - self._topics_ms >= self._topics_age_ms_max
         is_changed = is_old or bool(self._newly_unlisted(starts))
@@ -237,16 +236,16 @@ class StreamPlanner:
             self._request_ends_behind_again(starts)
 
     def _pause(self) -> None:
-        """Wait until ends may be requested again. A query whose end is fixed does not wait."""
+        """Wait until ends may be requested again, unless the query's end is fixed."""
         due_ms = self._ends_ms + self._limits.offset_poll_interval_ms - self._now_ms()
         if due_ms > 0 and not self._has_end:
             self._sleep(min(due_ms, PAUSE_MS_MAX) / 1_000)
 
     def _refreshed_topics(self, starts: Offsets) -> ChosenTopics:
-        """Request the topics, and again while one is missing that was read or is named.
+        """Request the topics; repeat it while a topic that was read or named is missing.
 
-        A query that has read nothing, and has not been given ``fetchOffset.numRetries``, requests
-        them twice: it has nothing to lose.
+        A query that has read nothing and has no ``fetchOffset.numRetries`` requests them only
+        twice: it has nothing to lose.
         """
         retries = self._cluster.retries
         count = retries.count if starts or retries.is_given else min(retries.count, 1)
@@ -303,14 +302,14 @@ class StreamPlanner:
         return sorted(starts.keys() - set(self._topics.partitions) - self._unlisted)
 
     def _never_listed(self, found: ChosenTopics, starts: Offsets) -> list[str | TopicPartition]:
-        """Return what the options name and the query has not read either."""
+        """Return the partitions that the options name and the query has not read."""
         known = {*starts, *(partition.topic for partition in starts)}
         return [one for one in found.missing if one not in known]
 
     def _found_at_last(
         self, found: ChosenTopics, missing: Sequence[str | TopicPartition]
     ) -> ChosenTopics:
-        """Raise what is wrong with the options, unless all that they name exists by now."""
+        """Raise errors in the options, unless everything that they name exists now."""
         topics = {one if isinstance(one, str) else one.topic for one in missing}
         if unknown := sorted(topics - found.topic_ids.keys()):
             raise UnknownTopicOrPartitionError(
@@ -329,7 +328,7 @@ class StreamPlanner:
         self._ends_ms = self._now_ms()
 
     def _request_ends_behind_again(self, starts: Offsets) -> None:
-        """Request again while an end is behind a start: a broker may not have caught up."""
+        """Request ends again while one is before a start: a broker may lag behind."""
         retries = self._cluster.retries
         for _ in range(retries.count):
             behind = [
@@ -361,7 +360,7 @@ class StreamPlanner:
     def _checked_begins(
         self, starts: Offsets, ends: Mapping[TopicPartition, int], *, is_new: bool
     ) -> dict[TopicPartition, int]:
-        """Return where the batch begins in each partition of `starts` and `ends`."""
+        """Return the beginning of the batch in each partition of `starts` and `ends`."""
         begins = dict(starts)
         recreated = [one for one in ends if one.topic in self._recreated and one in starts]
         added = [one for one in ends if one not in starts]
@@ -415,7 +414,7 @@ class StreamPlanner:
     # Batches of the log that this process has not planned.
 
     def _held(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
-        """Generate what partitions still have of `ranges`; a task would wait for the rest."""
+        """Yield the parts of `ranges` that still exist; a task would wait for the rest."""
         for one in ranges:
             if one.partition.topic in self._recreated:
                 continue  # its records are those of another topic
@@ -430,7 +429,7 @@ class StreamPlanner:
                 yield one
 
     def _begins_of_foreign(self, start: StreamOffset, end: StreamOffset) -> Offsets:
-        """Return the starts that the log of a batch does not have, and report what is lost."""
+        """Return the starts that a batch's log lacks, and report losses."""
         is_first = start == self._initial and bool(end.ends)
         if is_first and self._initial_error is not None:
             raise self._initial_error
@@ -472,7 +471,7 @@ class StreamPlanner:
     # Progress.
 
     def _commit(self, starts: Offsets) -> None:
-        """Commit what the query has finished with, for those who watch its lag."""
+        """Commit the finished offsets, for tools that monitor the query's lag."""
         group = self._limits.commit_group
         if not group or starts == self._committed or self._now_ms() < self._commit_due_ms:
             return

@@ -73,7 +73,7 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     @cause_first()
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Return where a new query begins. Spark logs it with the first batch."""
+        """Return the start of a new query, which Spark logs with the first batch."""
         return self._planner.initial_offset().as_json()
 
     @cause_first()
@@ -103,7 +103,7 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         return [InputPartition(task) for task in task_ranges(ranges, self._options.tasks)]
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
-        """Nothing: Spark calls this with the next batch, `latestOffset` gets the same earlier."""
+        """Do nothing: `latestOffset` gets the same offsets earlier."""
 
     def stop(self) -> None:
         """Close the connections. Spark ends the process of a query without calling this."""

@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def parsed_version(text: str) -> tuple[int, int]:
-    """Return major and minor version; of a text that is none, one that is newer than all.
+    """Return major and minor version; a text that is not a version counts as the newest.
 
     Raises: ImportError for a version before `OLDEST`.
     """
@@ -154,7 +154,7 @@ def stream_reader_for_spark(reader: KafkaStreamReader) -> DataSourceStreamReader
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     """Make a source known to a session, again or for the first time.
 
-    PySpark 4.0 refuses one that it has found by itself: then the session knows it.
+    PySpark 4.0 refuses a source that it has found by itself; the session then knows it already.
     """
     from pyspark.errors import PySparkException
 
@@ -166,11 +166,12 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
 
 
 def offset_of_progress(text: str | None) -> object:
-    """Return an offset of a query's progress; None where there is none.
+    """Return an offset of a query's progress, None if there is none.
 
-    In a progress made of JSON, PySpark 4.0 and 4.1 give the text of a dict of Python, not JSON.
+    If the progress was made from JSON, PySpark 4.0 and 4.1 return the text of a Python dict, not
+    JSON.
 
-    Raises: ValueError where the text is neither.
+    Raises: ValueError if the text is neither.
     """
     if not text:
         return None
@@ -198,18 +199,18 @@ class SelfLimitedReader(DataSourceStreamReader):
     def __init__(self, reader: KafkaStreamReader) -> None:
         self._reader = reader
         self._last: Offset | None = None
-        """The last end that Spark has got or has shown."""
+        """The last end that Spark received or showed."""
         self._has_ended_one = False
         self._has_warned = False
 
     # Called in the driver's process.
 
     def initialOffset(self) -> Offset:
-        """Return where a new query begins."""
+        """Return the start of a new query."""
         return self._reader.initialOffset()
 
     def latestOffset(self) -> Offset:  # type: ignore[override]  # as PySpark 4.0 calls it
-        """Return where the next batch ends, within the limits."""
+        """Return the end of the next batch, within the limits."""
         from spark_connector.offsets import with_known_ends
 
         start = self.initialOffset() if self._last is None else self._last
@@ -226,8 +227,8 @@ class SelfLimitedReader(DataSourceStreamReader):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the ranges of each task of a batch.
 
-        Raises: `UsageError` where Spark does not plan the end that it got last, which it does with
-        one setting alone.
+        Raises: `UsageError` if Spark does not plan the last end that it got, which happens with one
+        setting only.
         """
         if self._has_ended_one and end != self._last:
             from pykclient.errors import UsageError

@@ -87,7 +87,7 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
 
     @cause_first()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what the tasks have written exactly once.
+        """Commit the tasks' exactly-once transactions.
 
         Raises: what `SinkDriver.commit` raises.
         """
@@ -96,7 +96,7 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
 
     @cause_first()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort what tasks have written to be exactly once; what is written else stays."""
+        """Abort the tasks' exactly-once transactions; other rows stay."""
         _end(self._sink, messages, lambda driver, reports: driver.abort(self._batch, reports))
 
 
@@ -143,7 +143,7 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
 
     @cause_first()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit what the tasks have written exactly once.
+        """Commit the tasks' exactly-once transactions.
 
         Raises: what `SinkDriver.commit` raises.
         """
@@ -152,7 +152,7 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
 
     @cause_first()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort the rows that tasks have written to be exactly once.
+        """Abort the tasks' exactly-once transactions.
 
         Otherwise rows stay, and the batch is repeated.
         """
@@ -162,10 +162,9 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
 def query_of(exactly: ExactDelivery, property_of: Callable[[str], str | None]) -> str:
     """Return the query that a batch write belongs to, empty outside of foreachBatch.
 
-    `property_of` returns the local properties of the task, None where there is no such one.
+    `property_of` returns a local property of the task, None if there is none.
 
-    Raises: `ConfigError` for a write in foreachBatch that has no number, or whose query is not
-    known.
+    Raises: `ConfigError` for a write in foreachBatch without a number, or of an unknown query.
     """
     query = exactly.owner or property_of(QUERY_PROPERTY) or ""
     is_in_foreach_batch = property_of(BATCH_PROPERTY) is not None or all(
@@ -201,17 +200,17 @@ def _task() -> TaskContext:
 
 
 def _is_answered(sink: Sink) -> bool:
-    """Return False in a process that plans a write and to which no broker responds.
+    """Return False if this process plans a write and no broker responds to it.
 
-    Where rows are written exactly once, the plan itself fails then.
+    If rows are written exactly once, the plan itself fails then.
     """
     return PLANNER not in sys.modules or sink.exactly is not None or sink.is_answered()
 
 
 def _first_response_s(sink: Sink, *, is_answered: bool) -> float | None:
-    """Return how long brokers may take to respond to this task at all, None as long as always.
+    """Return the maximum wait of this task for a first response, None for no limit of its own.
 
-    Where they have not responded to the driver, it has waited already.
+    If brokers have not responded to the driver, the driver has waited already.
     """
     context = TaskContext.get()
     batch = None if context is None else context.getLocalProperty(BATCH_PROPERTY)

@@ -1,11 +1,11 @@
-"""Checkpoint: what a checkpoint directory has, as Spark finds it at the next start.
+"""Checkpoint: the contents of a checkpoint directory, as Spark sees them at the next start.
 
-Spark takes the newest file of offsets and the one before. If commits have the newest batch, or a
-later one, that batch is finished, and the next one begins where it ends. If they have not, it was
-planned and is repeated: it begins where the one before ended.
+Spark takes the newest offsets file and the one before. If the commit log has that batch, or a later
+one, the batch is finished, and the next one begins at its end. Otherwise the batch was planned and
+is repeated: it begins at the end of the one before.
 
-Owner: none; it is immutable. A directory is read once.
-Source: Spark's class ``MicroBatchExecution`` (``populateStartOffsets``).
+Owner: none; it is immutable. A directory is read once. Source: Spark's class
+``MicroBatchExecution`` (``populateStartOffsets``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STATE: Final = "state"
 METADATA: Final = "metadata"
 
 FILE_SIZE_MAX: Final = 64 * 2**20
-"""A larger file is none of Spark's logs."""
+"""Maximum size of a log file; Spark writes none that is larger."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _STATE_FILE: Final = re.compile(r"(\d{1,18})(?:_[^.]*)?\.(?:delta|snapshot|zip|changelog)")
@@ -74,13 +74,13 @@ class Positions(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """See the module.
+    """The contents of a checkpoint directory (see the module).
 
-    `offsets`, `commits` and `initial` are the files that can be read: of batches, by number, and of
-    sources of Spark's own connector, by name. `offset_numbers` and `commit_numbers` have those that
-    cannot, too. `state_version` is the newest of stateful operators, None where there are none.
-    `temporary` are files of writes that were not finished. `changed_at_s` is when Spark changed the
-    logs last, in seconds since 1970.
+    `offsets` and `commits` are the readable files of batches, by number, and `initial` those of
+    sources of Spark's own connector, by name. `offset_numbers` and `commit_numbers` include
+    unreadable files. `state_version` is the newest version of stateful operators, None if there are
+    none. `temporary` are the files of unfinished writes. `changed_at_s` is when Spark last changed
+    the logs, in seconds since 1970.
     """
 
     folder: Path
@@ -95,7 +95,7 @@ class Checkpoint:
     temporary: tuple[str, ...]
     changed_at_s: float
     texts: Mapping[str, bytes] = field(repr=False)
-    """Every file that was read, to see whether one changes."""
+    """Every file that was read, to detect changes."""
 
     @classmethod
     def read(cls, place: str | Path) -> Checkpoint:
@@ -109,7 +109,7 @@ class Checkpoint:
 
     @property
     def last_number(self) -> int:
-        """The greatest number that either log has, -1 where both are empty."""
+        """The greatest number in either log, -1 if both are empty."""
         return max(self.offset_numbers | self.commit_numbers, default=-1)
 
     @property
@@ -119,7 +119,7 @@ class Checkpoint:
 
     @property
     def last_commit(self) -> int:
-        """The newest batch that Spark takes as finished, -1 where there is none."""
+        """The newest batch that Spark considers finished, -1 if there is none."""
         return max(self.commit_numbers, default=-1)
 
     @property
@@ -133,7 +133,7 @@ class Checkpoint:
         return max((one for one in self.offsets if one <= self.last_commit), default=None)
 
     def start_lines(self) -> Mapping[str, SourceOffset | None]:
-        """Return where the next start begins in each source; None where the log does not say it."""
+        """Return the start of the next batch in each source, None if the log does not have it."""
         newest = self.newest
         if newest is None:
             return {}
@@ -151,7 +151,7 @@ class Checkpoint:
     def _start_line(
         self, name: str, line: SourceOffset, former: SourceOffset | None
     ) -> SourceOffset | None:
-        """Return where a batch that is repeated begins in a source."""
+        """Return the start of a repeated batch in one source."""
         if former is None or former.text == VOID:
             former = self.initial.get(name)  # the batch is the first one of this source
         if line.offset is None:
@@ -162,7 +162,7 @@ class Checkpoint:
         return line.moved(StreamOffset(starts)) if starts else None
 
     def positions(self) -> Mapping[str, Positions]:
-        """Return what the next start reads of each source of Kafka's, by the source's name."""
+        """Return the range that the next start reads of each Kafka source, by name."""
         if self.newest is None:
             return {}
         starts = self.start_lines()
@@ -177,10 +177,10 @@ class Checkpoint:
 
 
 def local_folder(place: str | Path) -> Path:
-    """Return a directory that a path or a ``file:`` address names.
+    """Return the directory that a path or a ``file:`` address names.
 
     Raises:
-        UsageError: it is remote.
+        UsageError: the address is remote.
     """
     text = str(place)
     scheme = _SCHEME.match(text)
@@ -201,7 +201,7 @@ def checksum_file(file: Path) -> Path:
 
 
 def checksum_is_right(data: bytes, checksums: bytes) -> bool:
-    """Return True if Hadoop takes data for its own: it has a CRC-32 for every so many bytes."""
+    """Return True if Hadoop accepts the data: it stores a CRC-32 for every block of bytes."""
     if len(checksums) < _CRC_HEADER_LENGTH or not checksums.startswith(_CRC_MAGIC):
         return False
     (chunk_size,) = struct.unpack_from(">I", checksums, len(_CRC_MAGIC))
@@ -215,7 +215,7 @@ def checksum_is_right(data: bytes, checksums: bytes) -> bool:
 
 
 class _Reader:
-    """Reads one directory."""
+    """A reader of one directory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -286,7 +286,7 @@ class _Reader:
         return self._parsed(METADATA, _query_id)
 
     def _parsed(self, name: str, parse: Callable[[str], Entry]) -> Entry | None:
-        """Return what a file has; None where it cannot be read, which is kept as a damage."""
+        """Parse a file; return None and record a damage if it cannot be read."""
         file = self._folder / name
         try:
             data = _bounded(file)
@@ -331,7 +331,7 @@ def _query_id(text: str) -> str:
 
 
 def _state_version(folder: Path) -> int | None:
-    """Return the newest version that stateful operators have; 0 where there are no files yet."""
+    """Return the newest state version of stateful operators; 0 if there are no files yet."""
     if not folder.is_dir():
         return None
     found = [_STATE_FILE.fullmatch(file.name) for file in folder.rglob("*")]

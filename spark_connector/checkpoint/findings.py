@@ -1,7 +1,7 @@
-"""Findings: faults of a checkpoint, in its files, and in its positions beside what brokers hold.
+"""Findings: faults in a checkpoint's files, and in its positions compared to the brokers.
 
-Owner: none, all values are immutable.
-Source: Spark's classes ``MicroBatchExecution`` and ``HDFSMetadataLog``.
+Owner: none, all values are immutable. Source: Spark's classes ``MicroBatchExecution`` and
+``HDFSMetadataLog``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Held(NamedTuple):
 
 
 def findings_of_files(checkpoint: Checkpoint) -> list[Finding]:
-    """Return what the directory shows without brokers."""
+    """Check the files of the directory, without brokers."""
     return [
         *_of_metadata(checkpoint),
         *_of_damaged(checkpoint),
@@ -67,7 +67,7 @@ def findings_of_files(checkpoint: Checkpoint) -> list[Finding]:
 
 
 def findings_of_positions(checkpoint: Checkpoint, held: Held) -> list[Finding]:
-    """Return what does not fit what brokers hold."""
+    """Compare the positions with the topics on the brokers."""
     return [
         finding
         for source, positions in checkpoint.positions().items()

@@ -51,7 +51,7 @@ class SourceOffset:
 
     @classmethod
     def from_text(cls, text: str) -> SourceOffset:
-        """Return the offset of a line. Raises: `DecodeError` where the line is cut."""
+        """Parse the offset of a line. Raises: `DecodeError` if the line is truncated."""
         if not text:
             raise DecodeError("a source has no offset, not even a dash")
         if not text.startswith("{"):
@@ -66,7 +66,7 @@ class SourceOffset:
 
     @property
     def connector(self) -> Connector:
-        """The connector that has logged it. Spark's own writes JSON without spaces."""
+        """The connector that logged it. Spark's own writes JSON without spaces."""
         if self.offset is None:
             return Connector.OTHER
         is_ours = '": ' in self.text or STARTS_KEY in self.text
@@ -89,7 +89,7 @@ class LoggedBatch:
 
     @classmethod
     def from_text(cls, text: str) -> LoggedBatch:
-        """Return the batch of a file. Raises: `DecodeError` where it is cut or damaged."""
+        """Parse the batch of a file. Raises: `DecodeError` if it is truncated or damaged."""
         version, metadata, lines = _split(text)
         if version not in READ_VERSIONS:
             raise DecodeError(f"version v{version} of the file is not known: update pykclient")
@@ -106,22 +106,22 @@ class LoggedBatch:
         return cls(version, metadata, sources)
 
     def to_text(self) -> str:
-        """Return the text that Spark reads."""
+        """Return the text in Spark's format."""
         names = "" if self.version == 1 else "{}:"
         lines = [names.format(name) + source.text for name, source in self.sources.items()]
         return "\n".join([f"v{self.version}", json_line(self.metadata), *lines])
 
     def with_sources(self, sources: Mapping[str, SourceOffset]) -> LoggedBatch:
-        """Return a batch that ends elsewhere."""
+        """Return a copy of the batch with other ends."""
         return replace(self, sources=dict(sources))
 
     def at(self, now_ms: int) -> LoggedBatch:
-        """Return a batch that was planned at another time, in milliseconds since 1970."""
+        """Return a copy of the batch planned at another time, in milliseconds since 1970."""
         return replace(self, metadata={**self.metadata, PLANNED_AT: now_ms})
 
     @property
     def watermark_ms(self) -> int | None:
-        """The event-time watermark, milliseconds since 1970; None where the file has none."""
+        """The event-time watermark in milliseconds since 1970, None if the file has none."""
         return _number(self.metadata.get(WATERMARK))
 
     @property
@@ -131,17 +131,17 @@ class LoggedBatch:
 
 
 def commit_from_text(text: str) -> Mapping[str, object]:
-    """Return what a file of Spark's log of commits has. Raises: `DecodeError`."""
+    """Parse a file of Spark's commit log. Raises: `DecodeError`."""
     return _split(text)[1]
 
 
 def first_commit_text(watermark_ms: int) -> str:
-    """Return the text of a commit where there is none to take it from."""
+    """Return the text of a commit if there is no earlier one to copy."""
     return f"v1\n{json_line({'nextBatchWatermarkMs': watermark_ms})}"
 
 
 def initial_from_text(text: str) -> SourceOffset:
-    """Return where a query of Spark's own source began. Raises: `DecodeError`."""
+    """Parse the initial offsets of a query of Spark's own source. Raises: `DecodeError`."""
     try:
         version, line = text.removeprefix(INITIAL_PREFIX).split("\n", 1)
     except ValueError as error:

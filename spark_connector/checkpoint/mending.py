@@ -1,13 +1,13 @@
-"""Changes of a checkpoint: what is written and removed, planned before anything is changed.
+"""Changes of a checkpoint: the writes and removals, planned before anything is changed.
 
-**Without state** a query that is to read from elsewhere gets a batch that is finished and ends
-there. Its number is greater than all that the logs have, and no file that can be read is changed.
-Sinks that know batches by their number (the exactly-once sink of this connector, Delta, files) skip
-what they have seen; the next batch has a number that none has seen.
+**Without state** a query that is to read from elsewhere gets a finished batch that ends there. Its
+number is greater than all numbers in the logs, and no readable file is changed. Sinks that know
+batches by number (this connector's exactly-once sink, Delta, files) skip the numbers that they have
+seen; the next batch has a new one.
 
-**With state** there is no such batch: operators keep their state by the number of the batch, and
-have none for an added one. Then the last finished batch ends elsewhere, and a batch that was
-planned behind it is dropped. It goes forward alone, for the state has what was read.
+**With state** no batch can be added: operators keep their state by the number of the batch, and
+have none for an added one. The end of the last finished batch is moved instead, and a batch planned
+after it is dropped. It can only move forward, since the state contains the rows already read.
 
 Owner: none, all values are immutable.
 """
@@ -54,10 +54,10 @@ class Change:
 
 
 def rewound_to_batch(checkpoint: Checkpoint, number: int, now_ms: int) -> Change:
-    """Plan that the next start reads from where a batch ends. `now_ms` is since 1970.
+    """Plan that the next start reads from the end of a batch. `now_ms` is since 1970.
 
     Raises:
-        UsageError: the log does not have the batch, or the state is of another one.
+        UsageError: the log does not have the batch, or the state belongs to another one.
     """
     batch = checkpoint.offsets.get(number)
     if batch is None:
@@ -83,10 +83,10 @@ def rewound_to_batch(checkpoint: Checkpoint, number: int, now_ms: int) -> Change
 def rewound_to(
     checkpoint: Checkpoint, offsets: Mapping[str, Mapping[TopicPartition, int]], now_ms: int
 ) -> Change:
-    """Plan that the next start reads from these offsets, of sources by their name.
+    """Plan that the next start reads from these offsets, by the names of sources.
 
     Raises:
-        UsageError: the log does not say where another source begins, or the state has rows that
+        UsageError: the log does not have the start of another source, or the state has rows that
             would be read again.
     """
     if checkpoint.newest is None:
@@ -116,7 +116,7 @@ def rewound_to(
 
 
 def without_topic(checkpoint: Checkpoint, topic: str) -> Change:
-    """Plan that a topic is gone from all that the next start reads.
+    """Plan to remove a topic from everything that the next start reads.
 
     Raises:
         UsageError: the checkpoint does not have the topic.
@@ -151,10 +151,10 @@ def without_topic(checkpoint: Checkpoint, topic: str) -> Change:
 
 
 def with_query_id(checkpoint: Checkpoint, query_id: str) -> Change:
-    """Plan that the query has its id again, in a file that is missing or damaged.
+    """Plan to restore the query's id in a file that is missing or damaged.
 
     Raises:
-        UsageError: it is no id, or the checkpoint has one, or no batch.
+        UsageError: the id is invalid, or the checkpoint already has one, or has no batch.
     """
     try:
         written = str(UUID(query_id))
@@ -172,7 +172,7 @@ def with_query_id(checkpoint: Checkpoint, query_id: str) -> Change:
 
 
 def topics_of(sources: Lines) -> set[str]:
-    """Return the topics of all sources of Kafka's."""
+    """Return the topics of all Kafka sources."""
     return {
         partition.topic
         for line in sources.values()
@@ -195,7 +195,7 @@ def _added(checkpoint: Checkpoint, sources: Lines, now_ms: int) -> Change:
 
 
 def _replaced(checkpoint: Checkpoint, sources: Lines, finished: int) -> Change:
-    """Plan that the last finished batch ends at `sources`, with nothing behind it."""
+    """Plan that the last finished batch ends at `sources`, and drop later ones."""
     batch = checkpoint.offsets[finished]
     removals = [
         f"{folder}/{number}"
@@ -219,10 +219,10 @@ def _replaced(checkpoint: Checkpoint, sources: Lines, finished: int) -> Change:
 
 
 def _finished_of_state(checkpoint: Checkpoint) -> int:
-    """Return the last finished batch, where the state is of it.
+    """Return the last finished batch if the state belongs to it.
 
     Raises:
-        UsageError: the state is of another one.
+        UsageError: the state belongs to another one.
     """
     finished, version = checkpoint.last_finished, checkpoint.state_version
     assert version is not None
@@ -296,10 +296,10 @@ def _moved_back(former: Lines, lines: Lines) -> list[TopicPartition]:
 
 
 def offsets_of_json(text: str) -> Mapping[TopicPartition, int]:
-    """Return the offsets of JSON, as the option ``startingOffsets`` takes them.
+    """Parse offsets in JSON, in the form of the option ``startingOffsets``.
 
     Raises:
-        ValueError: the text is something else.
+        ValueError: the text is in another form.
     """
     problem = f'{text!r} is no offsets; write {{"topic":{{"0":23,"1":-2}}}}'
     try:
@@ -319,7 +319,7 @@ def offsets_of_json(text: str) -> Mapping[TopicPartition, int]:
 def changed_offsets(
     before: Mapping[str, SourceOffset | None], after: Iterable[tuple[str, SourceOffset]]
 ) -> list[tuple[str, TopicPartition, int | None, int | None]]:
-    """Return source, partition, former and new offset of each partition of Kafka's sources."""
+    """Return source, partition, old and new offset of each partition of Kafka sources."""
     rows: list[tuple[str, TopicPartition, int | None, int | None]] = []
     for name, line in after:
         former = before.get(name)

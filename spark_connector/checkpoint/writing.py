@@ -1,11 +1,11 @@
 """Writing to a checkpoint: a copy of it first, then each file in one step.
 
-A file is replaced by a rename. One that is new is made only if it is not there yet: a running
-query fails then, or this does. Hadoop's checksums of a file are removed before the file changes: it
-reads a file without them, and refuses one with those of other contents.
+A rename replaces a file. A new file is created only if it does not exist yet; if a query is
+running, either the query fails or this does. Hadoop's checksums of a file are removed before the
+file changes: Hadoop reads a file without them, but refuses one with checksums of other contents.
 
-Owner: the caller. One process writes to a checkpoint at a time.
-Source: Hadoop's class ``ChecksumFileSystem``.
+Owner: the caller. One process writes to a checkpoint at a time. Source: Hadoop's class
+``ChecksumFileSystem``.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _write(file: Path, data: bytes, like: os.stat_result, *, is_new: bool) -> No
 
 
 def _make(temporary: Path, file: Path) -> None:
-    """Give a file this name. Raises: `FileExistsError`."""
+    """Rename a file to this name. Raises: `FileExistsError`."""
     try:
         os.link(temporary, file)
     except FileExistsError:
@@ -108,7 +108,7 @@ def _make(temporary: Path, file: Path) -> None:
 
 
 def _give_away(file: Path, like: os.stat_result) -> None:
-    """Give a file the rights and, where this may be done, the owner of Spark's own."""
+    """Give a file the mode and, if permitted, the owner of Spark's own files."""
     file.chmod(stat.S_IMODE(like.st_mode))
     if hasattr(os, "chown"):
         with suppress(PermissionError):

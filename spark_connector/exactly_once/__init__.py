@@ -1,7 +1,7 @@
-"""The exactly-once sink: its names, its record, and the steps of the driver and of the tasks.
+"""The exactly-once sink: its names, its record, and the steps of driver and tasks.
 
-Nothing in `names`, `record` and `protocol` imports Spark, or does input and output; `cluster` runs
-the steps on brokers.
+`names`, `record` and `protocol` neither import Spark nor do input and output; `cluster` runs the
+steps on brokers.
 """
 
 from spark_connector.exactly_once.cluster import SinkCluster

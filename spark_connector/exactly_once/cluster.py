@@ -1,19 +1,19 @@
 """SinkCluster: runs the steps of the exactly-once sink's protocol on real brokers.
 
-The record is the metadata of an offset of the sink's group, for the first partition of `topic`: any
-topic that exists will do, and the newest offset of all partitions counts.
+The record is the metadata of an offset of the sink's group, for the first partition of `topic`. Any
+existing topic will do; the newest offset of all partitions counts.
 
 A driver that has fenced the others reads the record behind a *barrier*. A coordinator that hung and
-was replaced may respond, when it wakes up, with a record that others have replaced meanwhile, and
-stays at what it knew. So a driver asks one broker three times:
+was replaced may wake up, respond with an old record, and never learn of newer ones. The driver
+therefore asks one broker three times:
 
-1. No transaction is about to write the record, it says.
-2. The driver writes the barrier, an offset in a transaction of its own, which brokers acknowledge.
-3. One is about to, the same broker says: so it has what was written since, and before.
-4. What it says now is the record. The driver aborts the transaction.
+1. The broker says that no transaction is about to write the record. 2. The driver writes the
+barrier: an offset in a transaction of its own, which brokers acknowledge. 3. The same broker says
+that a transaction is about to write it. The broker is therefore current. 4. Its next response is
+the record. The driver aborts the transaction.
 
-Owner: one thread of the driver, which closes it.
-Source: KIP-98 (transactions of offsets), KIP-447 (stable offsets), KIP-664 (lists of transactions).
+Owner: one thread of the driver, which closes it. Source: KIP-98 (transactions of offsets), KIP-447
+(stable offsets), KIP-664 (lists of transactions).
 """
 
 from __future__ import annotations
@@ -103,8 +103,7 @@ REFUSED: Final = (
     ProducerFencedError,
     TransactionalIdNotFoundError,
 )
-"""With these brokers say that a transaction cannot be ended so any more: it was ended otherwise, or
-begun anew."""
+"""Errors by which brokers say that a transaction was ended otherwise, or begun again."""
 
 _Returned = TypeVar("_Returned")
 
@@ -152,7 +151,7 @@ class SinkCluster:
         producer_settings: Mapping[str, object],
         admin_settings: Mapping[str, object],
     ) -> Self:
-        """Return the sink that a query has written to, with the topic that its record is of."""
+        """Return the sink of a query, with the topic of its record."""
         with Admin(admin_settings) as admin:
             found = admin.list_group_offsets(sink_group(sink_id))
         newest = max(found, key=lambda key: found[key].offset, default=None)
@@ -175,7 +174,7 @@ class SinkCluster:
         self._admin.close()
 
     def await_brokers(self, timeout_s: float) -> None:
-        """Wait until a broker responds. Raises: `KafkaTimeoutError` when none does in time."""
+        """Wait until a broker responds. Raises: `KafkaTimeoutError` if none does in time."""
         with suppress(BrokerError):  # which is a response
             self._admin.describe_topics([self._key.topic], timeout_s)
 
@@ -206,7 +205,7 @@ class SinkCluster:
         ]
 
     def run(self, steps: Steps[_Returned]) -> _Returned:
-        """Run steps to their end. Raises: what they raise."""
+        """Run all steps. Raises: what they raise."""
         try:
             step = next(steps)
             while True:
@@ -305,7 +304,7 @@ class SinkCluster:
             self._producer = None
 
     def _read(self, coordinator: int | None = None) -> SinkRecord | None:
-        """Read the record, from this broker behind a barrier; None is whoever coordinates."""
+        """Read the record from this broker, behind a barrier; None means any coordinator."""
         for _ in range(READS_MAX):
             newest = self._stable_part(0) if coordinator is None else self._first_part(coordinator)
             if newest is None:
@@ -411,7 +410,7 @@ class SinkCluster:
         )
 
     def _described(self, names: Sequence[str]) -> dict[str, TransactionDescription]:
-        """Return the transactions that brokers know."""
+        """Return the transactions on the brokers."""
         try:
             return self._admin.describe_transactions(names)
         except (TransactionalIdNotFoundError, AdminCallError):
@@ -427,14 +426,14 @@ class SinkCluster:
         return frozenset(name for name in found if slot_name(self._sink_id, name) is not None)
 
     def _abort(self, name: str) -> None:
-        """Abort by a new epoch of the id, which also keeps out who has opened the transaction."""
+        """Abort by starting a new epoch of the id, which also fences the transaction's producer."""
         assert slot_name(self._sink_id, name) is not None
         with self._made_producer(name) as producer:
             producer.init_transactions()
 
 
 def list_sinks(admin_settings: Mapping[str, object]) -> dict[str, int]:
-    """Return the sinks that brokers know, and how many transactions of tasks each has open."""
+    """Return the sinks on the brokers, and how many transactions of tasks each has open."""
     with Admin(admin_settings) as admin:
         found = _listed(admin, SINKS_PATTERN, states=())
     counts: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""ExactDelivery: what the options of a write say about writing exactly once.
+"""ExactDelivery: the options of a write that are about exactly-once delivery.
 
 Owner: none; it is immutable, and pickled to the tasks.
 """
@@ -33,7 +33,7 @@ NAMES: Final = {
     "onoldbatch": "onOldBatch",
     "sinkowner": "sinkOwner",
 }
-"""Options that only a write which is exactly once has, by name in lower case."""
+"""Options that only exactly-once writes have, by name in lower case."""
 BATCH_MAX: Final = 2**63 - 2
 
 
@@ -42,8 +42,8 @@ class ExactDelivery:
     """The checked options of a sink that writes exactly once.
 
     `batch` is the number of a batch write, None for the next one. `topic` is the topic of all rows,
-    empty where rows name their own. `skips_old` is true where a batch with a smaller number than
-    the last one is skipped. `owner` is the query of a batch write, empty where no option names it.
+    empty if rows name their own. `skips_old` means that a batch with a smaller number than the last
+    one is skipped. `owner` is the query of a batch write, empty if no option names it.
     """
 
     sink_id: str
@@ -88,7 +88,7 @@ class ExactDelivery:
         return self.topic or RECORD_TOPIC
 
     def of_driver(self) -> ExactDelivery:
-        """Return what all batches of the sink have in common."""
+        """Return the part that all batches of the sink share."""
         return replace(self, batch=None, owner="")
 
 

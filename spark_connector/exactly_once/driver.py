@@ -83,7 +83,7 @@ class SinkDriver:
             )
 
     def abort(self, batch: int, reports: Sequence[Report]) -> None:
-        """Abort what attempts have written, unless it is decided."""
+        """Abort the rows of attempts unless their batch is decided."""
         self._cluster.run(self._protocol.abort(batch, reports))
 
     def close(self) -> None:

@@ -119,12 +119,12 @@ def slot_id(sink_id: str, name: SlotName) -> str:
 
 
 def slot_text(name: SlotName) -> str:
-    """Return what stands behind the sink in the transactional id of an attempt."""
+    """Return the part of an attempt's transactional id that follows the sink."""
     return f"{name.turn}:{name.worker}:{name.slot}"
 
 
 def slot_prefix(sink_id: str) -> str:
-    """Return what the transactional ids of all attempts of a sink begin with."""
+    """Return the common prefix of the transactional ids of a sink's attempts."""
     return f"{PREFIX}:{sink_id}:"
 
 
@@ -142,7 +142,7 @@ def sink_of(transactional_id: str) -> str | None:
 
 
 def slot_name(sink_id: str, transactional_id: str) -> SlotName | None:
-    """Return what a transactional id says; None where it is of no attempt of this sink."""
+    """Parse an attempt's transactional id; return None if it is none of this sink's."""
     prefix = slot_prefix(sink_id)
     if not transactional_id.startswith(prefix):
         return None

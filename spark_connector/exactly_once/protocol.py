@@ -1,22 +1,22 @@
-"""The protocol of the exactly-once sink, without input and output: what driver and tasks do.
+"""The protocol of the exactly-once sink, without input and output: the steps of driver and tasks.
 
-1. The driver *claims* the sink before tasks begin: with its transactional id it fences the drivers
-   before it, finishes a batch that one of them has decided, takes the next turn, and aborts what
-   attempts of earlier turns have left open. All processes of its application share this turn.
-2. An attempt of a task writes its rows in a transaction of its own, *prepares* it and leaves it
-   open. It never commits. What it reports is what ends the transaction.
-3. Spark accepts one attempt of each task. The driver writes the *decision*, the transactions of
-   these attempts, and only then commits them; it notes that they are complete, and aborts what
-   other attempts have left open.
-4. A batch that is repeated finds the decision. What is complete is skipped; what brokers refuse to
-   commit (its time ran out) is missing: those tasks write again where the sink is atomic by task,
-   and otherwise the batch fails and says what is missing.
+1. The driver *claims* the sink before tasks begin. With its transactional id it fences earlier
+drivers, finishes a batch that one of them has decided, takes the next turn, and aborts the open
+transactions of earlier turns. All processes of its application share this turn. 2. An attempt of a
+task writes its rows in a transaction of its own, *prepares* it and leaves it open. It never
+commits. Its report has what the driver needs to end the transaction. 3. Spark accepts one attempt
+of each task. The driver writes the *decision*, the transactions of these attempts, and only then
+commits them. It records that they are complete, and aborts the transactions of other attempts. 4. A
+repeated batch finds the decision. Complete tasks are skipped. If brokers refuse to commit a
+transaction because it timed out, its rows are missing: those tasks write again if the sink is
+atomic by task; otherwise the batch fails with an error that names the missing rows.
 
-So only who writes the decision commits, and two never do: the record is written in transactions of
-one transactional id, after it was read. A step is yielded, and what runs it sends back its result.
+Only the driver that writes the decision commits, and there are never two: the record is written in
+transactions of one transactional id, after it was read. Each step is yielded, and the caller sends
+back its result.
 
-Owner: whoever runs the steps.
-Source: design of a two-phase commit as in KIP-939, with the decision kept by the sink.
+Owner: the caller, which runs the steps. Source: design of a two-phase commit as in KIP-939, with
+the decision kept by the sink.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from spark_connector.exactly_once.names import ATOMIC_BATCH, slot_name
 from spark_connector.exactly_once.record import Missing, SinkRecord, Stage, Written
 
 NAMED_TASKS_MAX: Final = 10
-"""An error names so many tasks."""
+"""Maximum number of tasks that an error names."""
 TURN_MAX: Final = 2**63 - 1
 
 
 class SinkTakenOverError(KafkaError):
-    """Another driver has taken the sink over; its batches count."""
+    """Another driver has taken over the sink, and its batches count."""
 
 
 class MissingRowsError(KafkaError):
@@ -44,11 +44,11 @@ class MissingRowsError(KafkaError):
 
 
 class RepeatedOtherwiseError(KafkaError):
-    """A batch that was written is repeated with other tasks, other rows or another topic."""
+    """A written batch is repeated with other tasks, other rows or another topic."""
 
 
 class OldBatchError(KafkaError):
-    """A batch has a smaller number than the last one that the sink has written."""
+    """A batch has a smaller number than the last batch that the sink has written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read the record, None where there is none. It may be one that was replaced meanwhile."""
+    """The step that reads the record, or None. It may have been replaced meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +89,19 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class FindClosed:
-    """Find which of these transactions are not open any more: the result are their ids."""
+    """The step that finds which of these transactions are closed; its result is their ids."""
 
     written: tuple[Written, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ListOpen:
-    """List the ids of all open transactions of the sink's attempts."""
+    """The step that lists the ids of all open transactions of the sink's attempts."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortOpen:
-    """Abort what is open of these ids, so that who has opened it can do nothing more with it."""
+    """The step that aborts the open transactions of these ids and fences their producers."""
 
     transactional_ids: tuple[str, ...]
 
@@ -126,8 +126,8 @@ class View(NamedTuple):
 class Report(NamedTuple):
     """The report of an attempt of a task.
 
-    `written` is None where it wrote nothing. `skipped_count` is the number of rows that it dropped,
-    since the batch is written already.
+    `written` is None if it wrote nothing. `skipped_count` is the number of rows that it dropped
+    because the batch is already written.
     """
 
     turn: int
@@ -161,8 +161,8 @@ class SinkProtocol:
     """The rules of one sink.
 
     `atomicity` says whether a batch (`names.ATOMIC_BATCH`) or a task is the unit. `topic` is the
-    topic of all rows, empty where rows name their own. `skips_old` is true where a batch with a
-    smaller number than the last one is skipped, and not an error.
+    topic of all rows, empty if rows name their own. `skips_old` means that a batch with a smaller
+    number than the last one is skipped instead of an error.
     """
 
     sink_id: str
@@ -171,15 +171,15 @@ class SinkProtocol:
     skips_old: bool = False
 
     def claim(self, application: str = "") -> Steps[SinkRecord]:
-        """Take the sink over; returns its record. See the module, 1."""
+        """Take over the sink and return its record. See step 1 of the module."""
         return (yield from self._take_over(application))[0]
 
     def look(self, turn: int | None, application: str = "") -> Steps[SinkRecord]:
-        """Return the record; claim the sink where neither turn nor application are these.
+        """Return the record; claim the sink if its turn and its application are others.
 
         Processes of one application share its turn: Spark plans the batches of a query in one
         process after the other. `turn` is None in a process that has no turn yet, and `application`
-        is empty where it is not known.
+        is empty if it is unknown.
         """
         if turn is not None or application:
             record = yield from _read()
@@ -190,10 +190,11 @@ class SinkProtocol:
         return (yield from self.claim(application))
 
     def look_again(self, view: View) -> Steps[View]:
-        """Return what the record says now, to an attempt of a task that has had others.
+        """Return the current record, for an attempt of a task that had earlier attempts.
 
-        A copy that Spark starts beside a slow attempt may begin when that one has ended, and the
-        batch is decided. What it opened then, in the last batch, would stay open.
+        A copy that Spark starts beside a slow attempt may begin after that attempt has ended and
+        the batch is decided. A transaction that the copy opened then, in the last batch, would stay
+        open.
         """
         record = yield from _read()
         if record is None or record.turn != view.turn:
@@ -201,13 +202,13 @@ class SinkProtocol:
         return self.view(record)
 
     def action(self, view: View, *, batch: int, query: str, task: int) -> Action:
-        """Return what a task of a batch does with its rows.
+        """Return the action of a task on its rows.
 
         Raises:
             ConfigError: the sink belongs to another query.
             OldBatchError: the sink has written a later batch.
             RepeatedOtherwiseError: this batch was written to another topic.
-            MissingRowsError: the batch is incomplete and cannot be mended.
+            MissingRowsError: the batch is incomplete and cannot be completed.
         """
         self._check_query(view.stage, view.query, query)
         if view.stage is Stage.EMPTY or batch > view.batch:
@@ -225,18 +226,17 @@ class SinkProtocol:
         return Action.SKIP
 
     def commit(self, batch: int, reports: Sequence[Report]) -> Steps[int]:
-        """Decide a batch whose tasks have all succeeded, and commit it. See the module, 3.
+        """Decide a batch whose tasks have all succeeded, and commit it. See step 3 of the module.
 
-        Returns: how many rows were dropped, since the batch was written already.
+        Returns: the number of rows that were dropped because the batch was already written.
 
         Raises:
-            SinkTakenOverError: another driver has the sink; nothing of this one is visible.
+            SinkTakenOverError: another driver has the sink; no row of this one is visible.
             MissingRowsError: rows are missing. The batch is decided, and must be repeated.
             RepeatedOtherwiseError: nothing was committed: the batch was written with other rows or
-                to another topic, or batch writes run at the same time, and this one was not the
-                first.
+                to another topic, or another batch write ran at the same time and was first.
             OldBatchError: nothing was committed: the sink has written a later batch meanwhile.
-            KafkaError: what prevented a step; the batch is to be repeated.
+            KafkaError: a step failed; the batch has to be repeated.
         """
         if not reports:
             return 0
@@ -271,7 +271,7 @@ class SinkProtocol:
     def _drop(
         self, batch: int, query: str, record: SinkRecord, written: tuple[Written, ...]
     ) -> Steps[int]:
-        """Abort what attempts have written that were planned before their batch was decided.
+        """Abort the rows of attempts that were planned before their batch was decided.
 
         Returns: the number of their rows.
         """
@@ -313,7 +313,7 @@ class SinkProtocol:
         return settled._replace(missing=record.missing)
 
     def view(self, record: SinkRecord) -> View:
-        """Return what tasks need of a record."""
+        """Return the part of a record that tasks need."""
         return View(
             record.turn,
             record.stage,
@@ -351,9 +351,9 @@ class SinkProtocol:
         return ended
 
     def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[tuple[str, ...]]:
-        """Abort what attempts of turns up to this one have left open; returns their ids.
+        """Abort the open transactions of turns up to this one, and return their ids.
 
-        A later turn is not touched: this driver may have been replaced meanwhile.
+        Later turns are left alone: this driver may have been replaced meanwhile.
         """
         kept_ids = {each.transactional_id for each in kept}
         found = yield from self._open(turn_max)
@@ -379,7 +379,7 @@ class SinkProtocol:
     def _check_topic(self, batch: int, topic: str | None) -> None:
         """Check that a batch is repeated to the topic that it was written to.
 
-        None, of a record before format 2, is not known.
+        The topic is None, and unknown, in a record before format 2.
         """
         if topic is None or topic == self.topic:
             return
@@ -393,7 +393,7 @@ class SinkProtocol:
     def _check_repeat(
         self, record: SinkRecord, task_count: int, written: tuple[Written, ...]
     ) -> None:
-        """Check that a batch that is incomplete is repeated as it was."""
+        """Check that an incomplete batch is repeated unchanged."""
         if self.atomicity == ATOMIC_BATCH:
             raise self._missing_rows(record.batch, record.missing)
         again = tuple(sorted(each.rows for each in written))
@@ -510,7 +510,7 @@ def _query(query: str) -> str:
 
 
 def described_topic(topic: str) -> str:
-    """Return what a message calls the topic of a sink, empty where rows name their own."""
+    """Return the text for a sink's topic in messages, empty if rows name their own."""
     return f"topic {topic!r}" if topic else "topics that rows name"
 
 

@@ -1,10 +1,10 @@
-"""SinkRecord: what a sink keeps in Kafka between batches, and its text.
+"""SinkRecord: the state of a sink that is kept in Kafka between batches, and its text.
 
 It is the metadata of an offset that the group `names.sink_group` has committed, in transactions of
-the driver. Its offset is the number of the record, which grows by one with each.
+the driver. The offset is the number of the record, which grows by one each time.
 
-The stage is where the last batch stands: *empty* before the first; *decided* when the transactions
-of its tasks are named, and each of them has to be committed; *complete* when all of them are; and
+The stage describes the last batch: *empty* before the first; *decided* when the transactions of its
+tasks are named and each of them has to be committed; *complete* when all of them are; and
 *incomplete* when brokers refused to commit some, whose rows are missing.
 
 Owner: none; it is immutable.
@@ -26,9 +26,9 @@ FORMAT: Final = 2
 """Format 2 added topic, checksums and application."""
 READ_FORMATS: Final = (1, FORMAT)
 PLAIN_LENGTH_MAX: Final = 1_000
-"""A longer text is compressed."""
+"""Maximum length of a text that is not compressed."""
 PART_LENGTH_MAX: Final = 4_000
-"""Brokers take 4096 bytes of metadata (``offset.metadata.max.bytes``)."""
+"""Maximum length of a part; brokers accept 4096 bytes (``offset.metadata.max.bytes``)."""
 TEXT_LENGTH_MAX: Final = 16 * 2**20
 _PACKED: Final = "z"
 
@@ -51,9 +51,9 @@ NEXT: Final[dict[Stage, frozenset[Stage]]] = {
 
 
 class Missing(NamedTuple):
-    """A task whose rows are missing of a batch, with their number and checksum.
+    """A task whose rows are missing in a batch, with their number and checksum.
 
-    `checksum` is None where a record of format 1 does not say.
+    `checksum` is None in a record of format 1, which has none.
     """
 
     task: int
@@ -62,9 +62,9 @@ class Missing(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The prepared transaction of one attempt of a task: what ends it, and which rows it has.
+    """The prepared transaction of one attempt of a task: its identity and its rows.
 
-    `checksum` is that of `checksum.RowsChecksum`, None where a record of format 1 does not say.
+    `checksum` is that of `checksum.RowsChecksum`, None in a record of format 1.
     """
 
     task: int
@@ -77,21 +77,20 @@ class Written(NamedTuple):
 
     @property
     def rows(self) -> Missing:
-        """The rows, as a record names them where they are missing."""
+        """The rows as a record lists them when they are missing."""
         return Missing(self.task, self.row_count, self.checksum)
 
 
 @dataclass(frozen=True, slots=True)
 class SinkRecord:
-    """See the module.
+    """The record of a sink (see the module).
 
-    `turn` is the number of the driver that has the sink, from 1. `application` names the Spark
-    application of that driver, empty where it is not known. `batch` is the number of the last
-    batch that was decided, -1 before the first; `query` is the id of its query, empty for a batch
-    write. `topic` is the topic of all rows of that batch, empty where rows name their own, None
-    where a record of format 1 does not say. `task_count` is of that batch. `written` are the
-    transactions to commit, of a batch that is decided. `missing` are the tasks whose rows are
-    missing of a batch that is incomplete.
+    `turn` is the number of the driver that has the sink, from 1. `application` names that driver's
+    Spark application, empty if it is unknown. `batch` is the number of the last decided batch, -1
+    before the first; `query` is the id of its query, empty for a batch write. `topic` is the topic
+    of all rows of that batch, empty if rows name their own, None in a record of format 1.
+    `task_count` is the number of that batch's tasks. `written` are the transactions to commit of a
+    decided batch. `missing` are the tasks of an incomplete batch whose rows are missing.
     """
 
     turn: int
@@ -106,13 +105,13 @@ class SinkRecord:
     application: str = ""
 
     def taken_over(self, application: str) -> SinkRecord:
-        """Return it with the next turn, of a driver of this application."""
+        """Return a copy with the next turn, for a driver of this application."""
         return replace(self, turn=self.turn + 1, number=self.number + 1, application=application)
 
     def decided(
         self, batch: int, query: str, written: tuple[Written, ...], *, topic: str, task_count: int
     ) -> SinkRecord:
-        """Return the decision: these transactions, and no others, are the batch."""
+        """Return the decision that the batch consists of exactly these transactions."""
         return self._to(
             Stage.DECIDED,
             batch=batch,
@@ -159,7 +158,7 @@ class SinkRecord:
 
     @classmethod
     def from_text(cls, sink_id: str, number: int, text: str) -> SinkRecord:
-        """Return the record of a sink. Raises: `DecodeError` where the text is no record's."""
+        """Parse the record of a sink. Raises: `DecodeError` if the text is not a record."""
         try:
             found = json.loads(_unpacked(text) if text.startswith(_PACKED) else text)
             if found["format"] not in READ_FORMATS:
@@ -205,15 +204,15 @@ class SinkRecord:
 
 
 def parts_of(text: str) -> list[str]:
-    """Return the texts that a record is kept in; each says which part of how many it is."""
+    """Split a record into texts; each has its place and the number of parts."""
     pieces = [text[at : at + PART_LENGTH_MAX] for at in range(0, len(text), PART_LENGTH_MAX)]
     return [f"{index + 1}/{len(pieces)} {piece}" for index, piece in enumerate(pieces)]
 
 
 def part_of(text: str) -> tuple[int, str]:
-    """Return how many parts a record has, and the text of this one.
+    """Return the number of a record's parts, and the text of this one.
 
-    Raises: `DecodeError` where it is no part of a record.
+    Raises: `DecodeError` if it is not a part of a record.
     """
     head, _, piece = text.partition(" ")
     _, _, count = head.partition("/")

@@ -1,15 +1,15 @@
 """Slots: the transactional ids of a Python worker, and the producers that it keeps for them.
 
-An id serves one attempt of a task in each batch. It is used again for a later batch of the same
-turn, which shows that the batch before has ended: nobody waits for what the id has written then. So
-brokers, which remember ids for a week, have as many of a worker as it runs tasks of one batch.
+An id serves one attempt of a task per batch. It is used again for a later batch of the same turn,
+which shows that the earlier batch has ended, and with it the transaction that the id wrote. Brokers
+remember ids for a week, so a worker has only as many ids as it runs tasks of one batch.
 
-A producer whose transaction is prepared stays as it is, connections and all, until its id is used
-again. A worker that runs many tasks of a batch keeps the first few; for the others a producer is
-made each time, of the id that is kept.
+A producer with a prepared transaction is kept, with its connections, until its id is used again. A
+worker that runs many tasks of a batch keeps the first few producers; for other tasks it creates one
+each time, with an id that is kept.
 
-Owner: the worker process, which runs one task at a time. Those of another process, which a fork has
-copied, are never touched.
+Owner: the worker process, which runs one task at a time. A forked process never touches the slots
+of its parent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Attempt:
         self.prepared: PreparedTransaction | None = None
 
     def prepare(self) -> PreparedTransaction:
-        """Wait until all that was sent is written, and leave the transaction open for the driver.
+        """Wait until all records are written, and leave the transaction open for the driver.
 
         Raises: what `Producer.prepare_transaction` raises.
         """
@@ -54,7 +54,7 @@ class Attempt:
 
 class _Kept(NamedTuple):
     batch: int
-    """The last one that it has served."""
+    """The last batch that it has served."""
     producer: Producer | None
 
 
@@ -93,7 +93,7 @@ class Slots:
         self._put_back(name, batch, attempt)
 
     def close(self) -> None:
-        """Close the producers; what is prepared stays open."""
+        """Close the producers; prepared transactions stay open."""
         for kept in self._kept.values():
             if kept.producer is not None:
                 kept.producer.close(timeout=0)
