@@ -77,7 +77,7 @@ def test_what_no_provider_has_stays_as_it_is(settings: dict[str, str]) -> None:
     assert password_of(SCRAM | settings | {"sasl.password": "${vault:x}"}) == "${vault:x}"
 
 
-@pytest.mark.promise("secrets may be references, which configuration providers look up")
+@pytest.mark.promise("secrets may be references that configuration providers resolve")
 @pytest.mark.parametrize(
     ("settings", "warning"),
     [

@@ -150,7 +150,7 @@ def test_the_largest_count_of_iterations_is_done() -> None:
     assert final.startswith(b"c=biws,r=abcd,p=")
 
 
-@pytest.mark.promise("whatever a broker sends, a call ends in its time, in bounded memory and CPU")
+@pytest.mark.promise("whatever a broker sends, a call ends in time, with bounded memory and CPU")
 def test_a_broker_with_another_salt_each_time_costs_a_bounded_number_of_iterations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
