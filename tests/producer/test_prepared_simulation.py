@@ -24,15 +24,12 @@ from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.retry import Backoff
 from pykclient.producer.sender.transaction_state import TransactionState
 from pykclient.producer.sender.transactions import Transactions
-from pykclient.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from pykclient.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from pykclient.protocol.messages.end_txn import EndTxnRequest
+from pykclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pykclient.protocol.messages.metadata import MetadataResponse
 from tests.producer.test_transaction_simulation import (
-    COORDINATOR,
     REFUSED_BY_COORDINATOR,
+    REQUEST_TIMED_OUT,
     Application,
     Simulation,
 )
@@ -43,10 +40,8 @@ if TYPE_CHECKING:
 
     from pykclient.errors import KafkaError
     from pykclient.network.manager import Request
-    from pykclient.types import PreparedTransaction
+    from pykclient.types import PreparedTransaction, TopicPartition
     from tests.producer.test_transaction_simulation import Transaction
-
-REQUEST_TIMED_OUT = 7
 
 
 class Ender:
@@ -110,8 +105,7 @@ class Ender:
     def _serve(self, request: Request, drawn: float) -> None:
         world, now_ms = self.simulation.world, self._now_ms
         if isinstance(request.message, FindCoordinatorRequest):
-            found = FindCoordinatorResponse(node_id=COORDINATOR, host="h", port=9)
-            request.on_response(found, now_ms)
+            request.on_response(world.handle(request), now_ms)
             return
         assert isinstance(request.message, EndTxnRequest)
         assert request.max_version == (4 if world.version == 1 else None)
@@ -124,12 +118,12 @@ class Ender:
         self.simulation.faults["end"] += 1
         if drawn < 0.7:
             code = self.simulation.random.choice(REFUSED_BY_COORDINATOR)
-            request.on_response(EndTxnResponse(error_code=code), now_ms)
+            request.on_response(world.refuse(request, code), now_ms)
             return
         self._is_uncertain = True
         if drawn < 0.8:
             world.handle(request)
-            request.on_response(EndTxnResponse(error_code=REQUEST_TIMED_OUT), now_ms)
+            request.on_response(world.refuse(request, REQUEST_TIMED_OUT), now_ms)
             return
         if drawn < 0.9:
             world.handle(request)
@@ -201,6 +195,8 @@ class PreparedSimulation(Simulation):
     def __init__(self, seed: int) -> None:
         self.enders: list[Ender] = []
         self.outcomes: Counter[str] = Counter()
+        self._written: set[bytes | None] = set()
+        self._read_to: Counter[TopicPartition] = Counter()
         super().__init__(seed)
 
     def new_application(self) -> Application:
@@ -213,9 +209,12 @@ class PreparedSimulation(Simulation):
 
     def check_written(self, transaction: Transaction) -> None:
         """Make sure that all of a transaction is in the logs, which nothing but it can end."""
-        for value in transaction.values:
-            log = self.world.logs[int(value.split(b":")[0])]
-            assert value in log.values, f"{value!r} was not written when it was prepared"
+        for partition in self.world.topic.partitions:
+            for batch in partition.log.batches(self._read_to[partition.name]):
+                self._read_to[partition.name] = batch.last_offset + 1
+                self._written.update(() if batch.is_control else batch.records().values)
+        missing = set(transaction.values) - self._written
+        assert not missing, f"{missing} were not written when it was prepared"
 
     def _step(self) -> None:
         for ender in self.enders:

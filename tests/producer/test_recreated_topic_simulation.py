@@ -8,91 +8,53 @@ transaction can be checked as a whole.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient.producer.sender import transactions
 from pykclient.producer.sender.transaction_state import SENDING, TransactionState
 from pykclient.protocol.messages.end_txn import EndTxnRequest
-from pykclient.protocol.messages.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
-)
-from tests.producer.sender_bench import TOPIC_ID, batches_of
 from tests.producer.test_transaction_simulation import (
     PARTITION_COUNT,
+    TRANSACTIONAL_ID,
     Application,
-    Log,
     Simulation,
     World,
-    topic_id_of,
 )
+from tests.simulation.exactly_once_judge import CommittedRecords
 from tests.soak import seeds
 
-if TYPE_CHECKING:
-    from random import Random
-
-    from pykclient.network.manager import Request
-    from pykclient.protocol.message import Message
-
-UNKNOWN_TOPIC_ID = 100
 SEEDS_UNTIL_NOTICED = 40
 
 
 class RecreatingWorld(World):
-    """A world that keeps the logs of former topics."""
-
-    def __init__(self, version: int, random: Random) -> None:
-        super().__init__(version, random)
-        self.topic_id = TOPIC_ID
-        self._count = 0
+    """A world that keeps the logs of former topics, after those of the present one."""
 
     def recreate(self) -> None:
         """Delete and recreate the topic."""
-        self._count += 1
-        self.topic_id = self._count.to_bytes(16, "big")
-        self.logs += self.logs[:PARTITION_COUNT]
-        self.logs[:PARTITION_COUNT] = [Log(number, self) for number in range(PARTITION_COUNT)]
-
-    def handle(self, request: Request) -> Message:
-        """Reject requests for a topic that was deleted."""
-        message = request.message
-        is_by_id = self.version == 2
-        if isinstance(message, ProduceRequest) and is_by_id:
-            topic_id = topic_id_of(message)
-            if topic_id != self.topic_id:
-                parts = [
-                    PartitionProduceResponse(
-                        index=each.partition, error_code=UNKNOWN_TOPIC_ID, base_offset=-1
-                    )
-                    for each in batches_of(request)
-                ]
-                topic = TopicProduceResponse(topic_id=topic_id, partition_responses=parts)
-                return ProduceResponse(responses=[topic])
-        response = super().handle(request)
-        if isinstance(message, ProduceRequest):
-            self._forget_what_is_written_again()
-        return response
-
-    def _forget_what_is_written_again(self) -> None:
-        """Show readers the record in the present topic only, as the former topic is deleted."""
-        present = {value for log in self.logs[:PARTITION_COUNT] for value in log.values}
-        for log in self.logs[PARTITION_COUNT:]:
-            log.fates = [
-                False if value in present else fate
-                for value, fate in zip(log.values, log.fates, strict=True)
-            ]
+        self.visible()
+        self.recreate_topic()
+        self.logs[:0] = [CommittedRecords(each) for each in self.topic.partitions]
 
     def complete(self) -> None:
-        """Write the pending markers to the former logs as well."""
-        if self._completing is not None:
-            epoch, is_committed = self._completing
+        """Write the pending markers, and end the transaction in the former logs as well."""
+        self.visible()
+        metadata = self.cluster.transactions.find(TRANSACTIONAL_ID)
+        if metadata is not None and metadata.is_prepared:
             for log in self.logs[PARTITION_COUNT:]:
-                log.mark(epoch, is_committed=is_committed)
+                for ended in log.open.values():
+                    log.records.update(ended if metadata.is_commit else [])
+                log.open.clear()
         super().complete()
+
+    def visible(self) -> list[list[bytes]]:
+        """Show a record in the newest topic only that has it, as the others are deleted."""
+        shown: set[bytes] = set()
+        visible = []
+        for values in super().visible():
+            visible.append([value for value in values if value not in shown])
+            shown.update(values)
+        return visible
 
 
 class RecreatingApplication(Application):
@@ -102,7 +64,7 @@ class RecreatingApplication(Application):
 
     def __init__(self, simulation: RecreatingSimulation) -> None:
         super().__init__(simulation)
-        self.bench.lead(*simulation.leaders, topic_id=simulation.world.topic_id)
+        self.bench.lead(*simulation.leaders, topic_id=simulation.world.topic.topic_id)
 
     @property
     def is_end_in_flight(self) -> bool:
@@ -112,9 +74,9 @@ class RecreatingApplication(Application):
         """Maybe learn the new topic."""
         world = self.simulation.world
         known_id = self.bench.metadata.cluster.topic_id("t")
-        if known_id != world.topic_id and (self.is_stopping or self.random.random() < 0.3):
+        if known_id != world.topic.topic_id and (self.is_stopping or self.random.random() < 0.3):
             self.simulation.faults["learned"] += 1
-            self.bench.lead(*self.simulation.leaders, topic_id=world.topic_id)
+            self.bench.lead(*self.simulation.leaders, topic_id=world.topic.topic_id)
         super().step()
 
 
@@ -137,7 +99,7 @@ class RecreatingSimulation(Simulation):
             self.faults["recreated during EndTxn"] += 1
             self.world.recreate()
             if drawn < 0.10:  # and the producer learns of it before EndTxn has its response
-                application.bench.lead(*self.leaders, topic_id=self.world.topic_id)
+                application.bench.lead(*self.leaders, topic_id=self.world.topic.topic_id)
         elif drawn > 0.995:
             self.faults["recreated"] += 1
             self.world.recreate()
