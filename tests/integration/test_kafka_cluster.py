@@ -19,15 +19,17 @@ from pykclient.errors.base import (
     KafkaTimeoutError,
     UsageError,
 )
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykclient.testing import BrokerFailedError, ClusterSecurity, KafkaCluster
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
 from pykclient.testing.cluster.kafka_classes import make_archive
-from pykclient.testing.cluster.probe import fetch_metadata
+from pykclient.testing.cluster.probe import exchange, fetch_metadata
 from pykclient.testing.port import Address
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import unused_address
-from tests.soak import OWN_BROKERS
+from tests.soak import NEWEST, OLDEST, OWN_BROKERS
 from tests.testing.test_processes import await_true, is_alive
 
 if TYPE_CHECKING:
@@ -60,6 +62,13 @@ def addresses(cluster: KafkaCluster) -> list[Address]:
 
 def brokers_in_metadata(address: Address) -> set[int]:
     return {broker.node_id for broker in fetch_metadata(address, timeout=TIMEOUT_S).brokers}
+
+
+def newest_produce(address: Address) -> int:
+    """The newest version of Produce that a broker supports."""
+    request = ApiVersionsRequest("test", "1")
+    found = exchange(address, request, ApiVersionsResponse, timeout=TIMEOUT_S)
+    return next(api.max_version for api in found.api_keys if api.api_key == ApiKey.PRODUCE)
 
 
 def kafka_processes(folder: Path) -> list[int]:
@@ -165,6 +174,23 @@ def test_a_cluster_that_is_not_ready_in_time_leaves_nothing(
         assert not list(tmp_path.iterdir())
 
 
+def test_a_broker_is_upgraded_with_its_data_and_serves_the_newer_versions(
+    kafka_cluster_factory: KafkaClusterFactory,
+) -> None:
+    with kafka_cluster_factory(version=OLDEST, proxied=True) as cluster:
+        topic = confluent_create_topic(cluster, "kept")
+        (address,) = addresses(cluster)
+        old = newest_produce(address)
+        with pytest.raises(UsageError, match="broker 1 is its own controller"):
+            cluster.upgrade("controller", NEWEST)
+        with pytest.raises(UsageError, match="there is no broker 2"):
+            cluster.upgrade(2, NEWEST)
+        cluster.upgrade(1, NEWEST)
+        assert newest_produce(address) > old
+        assert cluster.leader(topic, 0) == 1
+        assert cluster.version == OLDEST
+
+
 def test_an_existing_cluster_is_used_and_never_touched(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +204,8 @@ def test_an_existing_cluster_is_used_and_never_touched(
                 touch(1)
         with pytest.raises(UsageError, match="PYKCLIENT_BOOTSTRAP_SERVERS"):
             existing.start(1)
+        with pytest.raises(UsageError, match="PYKCLIENT_BOOTSTRAP_SERVERS"):
+            existing.upgrade(1, NEWEST)
         with pytest.raises(UsageError, match="PYKCLIENT_BOOTSTRAP_SERVERS"):
             existing.data_folder(1)
     assert brokers_in_metadata(*addresses(kafka_cluster)) == {1}

@@ -196,6 +196,8 @@ def test_what_does_not_fit_a_brokers_state_is_refused(engine: DockerEngine) -> N
             cluster.pause(1)
         with pytest.raises(UsageError, match="keeps its data in its container"):
             cluster.data_folder(1)
+        with pytest.raises(UsageError, match="broker-1 is a container, which stays at its version"):
+            cluster.upgrade(1, "4.4.0")
 
 
 def test_a_stop_that_ended_in_a_kill_is_reported(engine: DockerEngine) -> None:

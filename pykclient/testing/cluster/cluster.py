@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pykclient.admin.config import AdminConfig
 from pykclient.config.unknown_keys import did_you_mean
@@ -150,7 +150,7 @@ class KafkaCluster(Closing):
 
     @property
     def version(self) -> str:
-        """Kafka's version, as given."""
+        """Kafka's version, as given to the constructor; see `upgrade`."""
         return self._version
 
     @property
@@ -295,10 +295,39 @@ class KafkaCluster(Closing):
             ClosedError: the cluster was closed.
         """
         self._broker(broker)
-        cluster = self._own_cluster()
-        cluster.start(broker, timeout)
-        for proxy in cluster.proxies.get(broker, {}).values():
-            proxy.accept_connections()
+        self._own_cluster().start(broker, timeout)
+        self._open_proxy(broker)
+
+    def upgrade(
+        self, server: int | Literal["controller"], version: str, *, timeout: float = 90.0
+    ) -> None:
+        """Restart a broker, or the separate controller, with another Kafka version.
+
+        It is stopped cleanly, and is ready when this returns. Its data stays, and so do the levels
+        of the cluster's features, so that servers of both versions work together; an older version
+        starts again only while it supports these levels. Upgrade one server after the other.
+
+        Raises:
+            UsageError: it is not running, does not exist, or is a container; the only broker is
+                its own controller; the cluster is an existing one.
+            ConfigError: the version is invalid.
+            MissingPrerequisiteError: the jars cannot be downloaded.
+            BrokerFailedError: it ended again; the message has the tail of its log.
+            KafkaTimeoutError: it did not stop, or was not ready, within `timeout` seconds.
+            ClosedError: the cluster was closed.
+        """
+        own = self._own_cluster()
+        if server == "controller":
+            if not own.has_own_controller:
+                raise UsageError("broker 1 is its own controller: upgrade broker 1")
+            server = CONTROLLER_ID
+        else:
+            self._broker(server)
+        own.install(server, version)
+        own.stop(server, timeout)
+        self._shut_proxy(server)
+        own.start(server, timeout)
+        self._open_proxy(server)
 
     def wait_until_ready(self, *, timeout: float = 90.0) -> None:
         """Wait until all running brokers list each other, for example after `resume`.
@@ -399,6 +428,11 @@ class KafkaCluster(Closing):
         """Make a broker's proxies refuse connections while the broker is down."""
         for proxy in self._own_cluster().proxies.get(broker, {}).values():
             proxy.refuse_connections()
+
+    def _open_proxy(self, broker: int) -> None:
+        """Make a broker's proxies accept connections again."""
+        for proxy in self._own_cluster().proxies.get(broker, {}).values():
+            proxy.accept_connections()
 
     @staticmethod
     def _listener_addresses(own: ClusterServers, listener: str) -> list[Address]:

@@ -293,6 +293,17 @@ class DockerCluster(ClusterServers):
             "PYKCLIENT_KAFKA_PROVIDER for a broker whose files are on this machine"
         )
 
+    def install(self, node_id: int, version: str) -> None:
+        """Refuse, because the data is inside the container of the present version.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"{server_name(node_id)} is a container, which stays at its version; unset "
+            "PYKCLIENT_KAFKA_PROVIDER for servers that can be upgraded"
+        )
+
     def _container(self, node_id: int, version: str, network: Network) -> DockerContainer:
         container = (
             DockerContainer(f"{IMAGE}:{version}")

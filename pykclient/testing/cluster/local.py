@@ -23,7 +23,7 @@ from pykclient.errors.base import KafkaTimeoutError
 from pykclient.testing.clock import Deadline
 from pykclient.testing.cluster.acls import create_acls
 from pykclient.testing.cluster.certificates import HOSTNAMES, CertificateAuthority, write_private
-from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.jars import KafkaJars, kafka_jars
 from pykclient.testing.cluster.java import find_java
 from pykclient.testing.cluster.processes import BrokerFailedError, ProcessGroup, ServerProcess, tail
 from pykclient.testing.cluster.properties import (
@@ -85,7 +85,7 @@ class LocalCluster(ClusterServers):
         server_options: Sequence[str] = (),
     ) -> None:
         jars = kafka_jars(version)
-        java = find_java()
+        self._installed_java = find_java()
         deadline = Deadline(timeout)
         protocols = {PLAINTEXT: PLAINTEXT}
         if security is not None:
@@ -119,14 +119,10 @@ class LocalCluster(ClusterServers):
             self._layout = ClusterLayout(
                 self._listener_ports(), self._controller_port.port, config, protocols, secured
             )
-            self._java = (
-                *(str(java.executable), *_JVM_OPTIONS, f"-Djava.io.tmpdir={self._group.folder}"),
-                *jars.java_options(java),
-            )
             self._server_options = [*server_options, *(security.java_options() if security else ())]
-            self._servers = self._make_servers()
+            self._servers = self._processes = self._make_servers(jars)
             credentials = security.scram_credentials() if security is not None else []
-            self._format(credentials, deadline)
+            self._format(jars, credentials, deadline)
             for server in self._servers.values():
                 server.start()
             for node_id in self._layout.broker_ports:
@@ -149,6 +145,16 @@ class LocalCluster(ClusterServers):
         """Return the folder of broker `node_id`'s partitions, each in its own folder."""
         return self._group.folder / f"data-{node_id}"
 
+    def install(self, node_id: int, version: str) -> None:
+        """Give a server the jars of a version for its next start."""
+        self._processes[node_id].command = self._command(node_id, kafka_jars(version))
+
+    def _java(self, jars: KafkaJars) -> list[str]:
+        """Return a command that runs a class of these jars, without the class."""
+        java = self._installed_java
+        temporary = f"-Djava.io.tmpdir={self._group.folder}"
+        return [str(java.executable), *_JVM_OPTIONS, temporary, *jars.java_options(java)]
+
     def _listener_ports(self) -> dict[int, dict[str, ListenerPorts]]:
         found: dict[int, dict[str, ListenerPorts]] = {}
         for node_id, ports in self._ports.items():
@@ -161,7 +167,7 @@ class LocalCluster(ClusterServers):
             }
         return found
 
-    def _make_servers(self) -> dict[int, ServerProcess]:
+    def _make_servers(self, jars: KafkaJars) -> dict[int, ServerProcess]:
         """Write each server's properties; the controller comes first, because brokers need it."""
         settings = {
             node_id: self._layout.broker(node_id, self.data_folder(node_id))
@@ -172,33 +178,34 @@ class LocalCluster(ClusterServers):
             settings = {CONTROLLER_ID: self._layout.controller(folder), **settings}
         for node_id, properties in settings.items():
             write_private(self._properties_file(node_id), dump_properties(properties).encode())
-        return {node_id: self._server(node_id) for node_id in settings}
+        return {node_id: self._server(node_id, jars) for node_id in settings}
 
-    def _server(self, node_id: int) -> ServerProcess:
+    def _server(self, node_id: int, jars: KafkaJars) -> ServerProcess:
         ports = [*self._ports.get(node_id, {}).values()]
         if not self._layout.has_own_controller or node_id == CONTROLLER_ID:
             ports.append(self._controller_port)
         return ServerProcess(
             "the controller" if node_id == CONTROLLER_ID else f"broker {node_id}",
-            [
-                *self._java,
-                *self._server_options,
-                "kafka.Kafka",
-                str(self._properties_file(node_id)),
-            ],
+            self._command(node_id, jars),
             log=self._group.folder / f"server-{node_id}.log",
             ports=ports,
             group=self._group,
         )
 
+    def _command(self, node_id: int, jars: KafkaJars) -> list[str]:
+        file = str(self._properties_file(node_id))
+        return [*self._java(jars), *self._server_options, "kafka.Kafka", file]
+
     def _properties_file(self, node_id: int) -> Path:
         return self._group.folder / f"server-{node_id}.properties"
 
-    def _format(self, scram_credentials: Sequence[str], deadline: Deadline) -> None:
+    def _format(
+        self, jars: KafkaJars, scram_credentials: Sequence[str], deadline: Deadline
+    ) -> None:
         first, *others = self._servers
         file = self._properties_file(first)
         options = [f"--add-scram={credential}" for credential in scram_credentials]
-        format_storage(self._group, self._java, file, deadline, *options)
+        format_storage(self._group, self._java(jars), file, deadline, *options)
         for node_id in others:
             copy_storage(self.data_folder(first), self.data_folder(node_id), node_id)
 

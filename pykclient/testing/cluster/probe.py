@@ -5,7 +5,7 @@ messages with the clients under test, so that a fault in their network code cann
 
 Owner: the calling thread, for the length of a call.
 Source: the Kafka protocol guide, APIs ApiVersions (always sent in version 0, which every broker
-supports) and Metadata.
+supports), Metadata, and DescribeQuorum, which a broker sends on to the controller.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ from pykclient.errors.base import (
 )
 from pykclient.protocol.message import Message, decode_response, encode_request
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykclient.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -41,6 +47,7 @@ CLIENT_ID = "pykclient-testing"
 METADATA_VERSION_MIN = 4
 """First version whose request can disable the creation of unknown topics."""
 
+_METADATA_TOPIC = "__cluster_metadata"
 _SIZE_BYTES = 4
 
 M = TypeVar("M", bound=Message)
@@ -68,6 +75,18 @@ def fetch_metadata(
     return exchange(
         address, request, MetadataResponse, timeout=timeout, version_min=METADATA_VERSION_MIN
     )
+
+
+def is_controller_reached(address: Address, deadline: Deadline) -> bool:
+    """Return True if the controller answers a request that the broker at `address` sends on."""
+    partitions = [RequestPartitionData(partition_index=0)]
+    request = DescribeQuorumRequest([RequestTopicData(_METADATA_TOPIC, partitions)])
+    timeout = response_timeout_s(deadline)
+    try:
+        response = exchange(address, request, DescribeQuorumResponse, timeout=timeout)
+    except ConnectionFailedError:
+        return False
+    return response.error_code == 0
 
 
 def exchange(

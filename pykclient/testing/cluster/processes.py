@@ -173,7 +173,8 @@ class BrokerFailedError(KafkaError):
 class ServerProcess:
     """A server named `name` that binds the reserved `ports`.
 
-    `environment` None means that of this process.
+    The next start uses a `command` that was replaced. `environment` None means that of this
+    process.
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class ServerProcess:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
-        self._command = command
+        self.command = command
         self._log = log
         self._ports = ports
         self._group = group
@@ -212,7 +213,7 @@ class ServerProcess:
         check_allowed("start", self.name, self.state)
         for port in self._ports:
             port.make_way()
-        self._process = self._group.start(self._command, self._log, self._environment)
+        self._process = self._group.start(self.command, self._log, self._environment)
         self._state = BrokerState.RUNNING
 
     def pause(self) -> None:

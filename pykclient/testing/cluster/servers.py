@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from pykclient.errors.base import ConnectionFailedError, KafkaTimeoutError
 from pykclient.testing.clock import Deadline
-from pykclient.testing.cluster.probe import fetch_metadata, response_timeout_s
+from pykclient.testing.cluster.probe import (
+    fetch_metadata,
+    is_controller_reached,
+    response_timeout_s,
+)
 from pykclient.testing.cluster.processes import BrokerState
 from pykclient.testing.cluster.properties import CONTROLLER_ID
 
@@ -68,6 +72,11 @@ class ClusterServers(ABC):
     """Resources whose closing ends the servers and removes their files."""
 
     @property
+    def has_own_controller(self) -> bool:
+        """True if the controller is a separate server."""
+        return CONTROLLER_ID in self._servers
+
+    @property
     def brokers(self) -> dict[int, Server]:
         """Brokers by node id, without a separate controller."""
         return {id_: server for id_, server in self._servers.items() if id_ != CONTROLLER_ID}
@@ -84,8 +93,20 @@ class ClusterServers(ABC):
     def data_folder(self, node_id: int) -> Path:
         """Return the folder of the broker's partitions. Raises `UsageError` if it is not here."""
 
+    @abstractmethod
+    def install(self, node_id: int, version: str) -> None:
+        """Give a server another Kafka version for its next start.
+
+        Raises:
+            UsageError: it is a container.
+            ConfigError: the version is invalid.
+            MissingPrerequisiteError: the jars cannot be downloaded.
+        """
+
     def start(self, node_id: int, timeout: float) -> None:
-        """Start a broker again, and wait until all running brokers list each other.
+        """Start a server again, and wait until all running brokers list each other.
+
+        After a separate controller's start their requests reach it as well.
 
         Raises:
             UsageError: it is not stopped.
@@ -94,7 +115,13 @@ class ClusterServers(ABC):
         """
         deadline = Deadline(timeout)
         self._servers[node_id].start()
+        if node_id == CONTROLLER_ID:
+            self._wait_for_controller(deadline)
         self.wait_until_all_ready(deadline)
+
+    def stop(self, node_id: int, timeout: float) -> None:
+        """Stop a server cleanly; see `Server.stop`."""
+        self._servers[node_id].stop(timeout)
 
     def running(self) -> list[int]:
         """Return the node ids of brokers that run and are not paused."""
@@ -103,6 +130,14 @@ class ClusterServers(ABC):
     def close(self) -> None:
         """End all servers and remove their files. Idempotent."""
         self._resources.close()
+
+    def _wait_for_controller(self, deadline: Deadline) -> None:
+        while not all(is_controller_reached(self.address(id_), deadline) for id_ in self.running()):
+            if deadline.has_passed():
+                raise KafkaTimeoutError(
+                    f"the controller was not ready within {deadline.timeout_ms} ms"
+                )
+            self._servers[CONTROLLER_ID].stay_alive(PROBE_PAUSE_S)
 
     def wait_until_all_ready(self, deadline: Deadline) -> None:
         """Wait until all running brokers list each other; see `await_ready`."""
