@@ -7,11 +7,13 @@ that are new or gone; the exit status is 1 if there are any. Once they are in `t
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import sys
 import tomllib
 from importlib import import_module
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +35,7 @@ CLASSES: Final = {
         "AIOKafkaAdminClient": "aiokafka.admin",
     },
 }
+PACKAGES: Final = " ".join(CLASSES)
 OF_THE_WRAPPER: Final = frozenset({"logger", "oauth_cb", "on_commit", "on_delivery"})
 """Settings that confluent-kafka has beside librdkafka's."""
 COLUMNS: Final = {"*": "both", "P": "producer", "C": "consumer"}
@@ -85,8 +88,13 @@ def _librdkafka_settings() -> dict[str, set[str]]:
     return found
 
 
-def main() -> int:
-    """Print the differences; return 1 if there are any, else 0."""
+def main(arguments: list[str] | None = None) -> int:
+    """Print the differences; return 1 if there are any, else 0. Exit with 2 without a client."""
+    parser = argparse.ArgumentParser(prog="python -m tools.peer_diff", description=__doc__)
+    parser.parse_args(arguments)
+    for module in sorted({module for classes in CLASSES.values() for module in classes.values()}):
+        if find_spec(module.partition(".")[0]) is None:
+            parser.error(f"the package with {module} is not installed; pip install {PACKAGES}")
     found = list(differences(tomllib.loads(PEERS.read_text("utf-8"))))
     print("\n".join(found) or "no differences")
     return 1 if found else 0

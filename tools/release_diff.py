@@ -2,7 +2,8 @@
 
 OLD and NEW are versions, which are fetched, or paths of kafka-clients jars with the jars that they
 need beside them. It prints APIs, versions, fields, error codes, settings and defaults that differ,
-and of what is new, what this package lacks. The exit status is 1 while it lacks anything.
+and of what is new, what this package lacks. The exit status is 1 while it lacks anything, and 2
+if a release cannot be read.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykclient.admin.config import AdminConfig
 from pykclient.config.unknown_keys import UNSUPPORTED
 from pykclient.consumer.config import ConsumerConfig
-from pykclient.errors import BrokerError
+from pykclient.errors import BrokerError, ConfigError, KafkaTimeoutError
 from pykclient.errors import broker as broker_errors
 from pykclient.producer.config import ProducerConfig
 from pykclient.protocol.api_keys import APIS
 from pykclient.testing.cluster.jars import kafka_jars
-from tools.protogen.jar import read_errors, read_schemas, read_settings
+from pykclient.testing.cluster.java import MissingPrerequisiteError
+from tools.protogen.apis import LEFT_OUT
+from tools.protogen.jar import JarError, read_errors, read_schemas, read_settings
 from tools.protogen.spec import parse_all
 
 if TYPE_CHECKING:
@@ -32,6 +35,12 @@ if TYPE_CHECKING:
 CONFIGS: dict[str, type[ClientConfig]] = {
     config.client: config for config in (ProducerConfig, ConsumerConfig, AdminConfig)
 }
+
+
+REQUIRED = "<required>"
+"""Default of a setting that has none."""
+CLIENTS = "broker"
+"""The listener whose APIs are for clients."""
 
 
 class Change(NamedTuple):
@@ -54,9 +63,15 @@ def read(jar: Path) -> Release:
 
     Raises:
         MissingPrerequisiteError: the Java has no compiler.
+        JarError: it is missing, is not a jar of Kafka's clients, or has unknown schemas.
     """
+    schemas = read_schemas(jar)
+    try:
+        messages = parse_all(schemas)
+    except ValueError as error:
+        raise JarError(f"{jar}: {error}; teach it to tools/protogen/spec.py") from error
     return Release(
-        parse_all(read_schemas(jar)),
+        messages,
         {error.code: error.name for error in read_errors(jar)},
         {(each.client, each.name): each.default for each in read_settings(jar)},
     )
@@ -64,8 +79,10 @@ def read(jar: Path) -> Release:
 
 def changes(old: Release, new: Release) -> Iterator[Change]:
     """Yield what differs, in the order of the report."""
+    for_clients = {each.api for each in new.messages.values() if CLIENTS in each.listeners}
     for name, message in sorted(new.messages.items()):
-        yield from _changes_of_message(old.messages.get(name), message)
+        lack = _lack_of_api(message) if message.api in for_clients else ""
+        yield from _changes_of_message(old.messages.get(name), message, lack)
     for name in sorted(old.messages.keys() - new.messages.keys()):
         yield Change(f"{name}: gone")
     for code in sorted(new.errors.keys() - old.errors.keys()):
@@ -83,13 +100,13 @@ def changes(old: Release, new: Release) -> Iterator[Change]:
         yield Change(f"{client}: {name}: gone")
 
 
-def _changes_of_message(before: Message | None, message: Message) -> Iterator[Change]:
+def _changes_of_message(before: Message | None, message: Message, lack: str) -> Iterator[Change]:
     if before is None:
-        yield Change(f"{message.name}: new, versions {message.versions}", _lack_of_api(message))
+        yield Change(f"{message.name}: new, versions {message.versions}", lack)
         return
     if before.versions != message.versions:
         text = f"{message.name}: versions {before.versions} are {message.versions} now"
-        yield Change(text, _lack_of_api(message))
+        yield Change(text, lack)
     known = {place for struct in before.structs() for place in _places(struct)}
     for struct in message.structs():
         for place in sorted(_places(struct) - known):
@@ -108,7 +125,10 @@ def _lack_of_api(message: Message) -> str:
         return ""
     ours = {int(key): api for key, api in APIS.items()}.get(message.api_key)
     if ours is None:
-        return "the API is not generated: see tools/protogen/apis.py"
+        known = message.api in LEFT_OUT
+        return (
+            "" if known else "the API is neither generated nor left out: see tools/protogen/apis.py"
+        )
     if ours.max_version < message.stable.high:
         return f"generated up to version {ours.max_version}: run python -m tools.protogen"
     return ""
@@ -131,23 +151,33 @@ def _lack_of(client: str, name: str) -> str:
 
 def _other_default(client: str, name: str, default: str) -> str:
     setting = CONFIGS[client].setting_of(name)
-    if setting is None or setting.default_written == default.strip("[]").replace(", ", ","):
+    if (
+        setting is None
+        or default == REQUIRED
+        or setting.default_written == default.strip("[]").replace(", ", ",")
+    ):
         return ""
     return f"the default here is {setting.default_written!r}"
 
 
 def _jar(text: str) -> Path:
     path = Path(text)
-    return path if path.suffix == ".jar" else kafka_jars(text).clients_jar
+    return path if path.suffix == ".jar" or path.exists() else kafka_jars(text).clients_jar
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the report; return 1 if anything lacks, else 0."""
+    """Print the report; return 1 if anything lacks, else 0. Exit with 2 if a jar is unusable."""
     parser = argparse.ArgumentParser(prog="python -m tools.release_diff", description=__doc__)
-    parser.add_argument("old", type=_jar, metavar="OLD")
-    parser.add_argument("new", type=_jar, metavar="NEW")
+    parser.add_argument("old", metavar="OLD", help="version or jar")
+    parser.add_argument("new", metavar="NEW", help="version or jar")
     options = parser.parse_args(arguments)
-    found = list(changes(read(options.old), read(options.new)))
+    try:
+        old, new = _jar(options.old), _jar(options.new)
+        if old.resolve() == new.resolve():
+            parser.error(f"OLD and NEW are the same: {old}; give two releases")
+        found = list(changes(read(old), read(new)))
+    except (ConfigError, KafkaTimeoutError, MissingPrerequisiteError, JarError) as error:
+        parser.error(str(error))
     for change in found:
         print(f"{change.text}; LACKS: {change.lack}" if change.lack else change.text)
     lacks = [change for change in found if change.lack]

@@ -65,7 +65,7 @@ def brokers_in_metadata(address: Address) -> set[int]:
 
 
 def newest_produce(address: Address) -> int:
-    """The newest version of Produce that a broker supports."""
+    """Return the newest version of Produce that a broker supports."""
     request = ApiVersionsRequest("test", "1")
     found = exchange(address, request, ApiVersionsResponse, timeout=TIMEOUT_S)
     return next(api.max_version for api in found.api_keys if api.api_key == ApiKey.PRODUCE)

@@ -77,7 +77,7 @@ class Servers:
         self._address = Address(host, int(port))
 
     def coordinators(self, key_type: int, names: list[str]) -> dict[str, int]:
-        """The coordinators of groups or transactional ids; both kinds have topics then."""
+        """Return the coordinators of groups or transactional ids, once the brokers know them."""
         found: dict[str, int] = {}
 
         def is_known() -> bool:
@@ -262,7 +262,7 @@ def out_topic(number: int) -> str:
 
 
 def values_of(servers: str, topic: str) -> dict[int, list[bytes]]:
-    """The committed values of each partition, up to the last one."""
+    """Return the committed values of each partition, up to the last one."""
     partitions = [TopicPartition(topic, each) for each in range(PARTITION_COUNT)]
     found: dict[int, list[bytes]] = {each: [] for each in range(PARTITION_COUNT)}
     with Consumer(
@@ -278,7 +278,7 @@ def values_of(servers: str, topic: str) -> dict[int, list[bytes]]:
 
 
 def in_order(places: list[Place]) -> dict[int, list[bytes]]:
-    """The values of each partition, after a check that their offsets are without gap or double."""
+    """Return the values of each partition; check that offsets have no gap and no double."""
     found: dict[int, list[bytes]] = {each: [] for each in range(PARTITION_COUNT)}
     for place in places:
         values = found[place.partition]
@@ -328,7 +328,7 @@ class Clients:
                 members.callback(member.close)
 
     def protocols(self) -> list[set[str]]:
-        """What each group without a fixed protocol has used."""
+        """Return the protocols that each group without a fixed one has used."""
         return [each.protocols for each in self.readers if each.protocol == "auto"]
 
     def add_reader(self, protocol: Protocol) -> None:

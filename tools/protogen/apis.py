@@ -35,6 +35,22 @@ APIS = (
 )
 """Names as in the schemas, without "Request" and "Response"; one module each."""
 
+LEFT_OUT = {
+    **dict.fromkeys(
+        (
+            *("InitializeShareGroupState", "ReadShareGroupState", "ReadShareGroupStateSummary"),
+            *("WriteShareGroupState", "DeleteShareGroupState"),
+        ),
+        "brokers send it to each other",
+    ),
+    **dict.fromkeys(
+        ("StreamsGroupHeartbeat", "StreamsGroupTopologyDescriptionUpdate"),
+        "members of Kafka Streams send it",
+    ),
+    "UnregisterController": "no call of Admin needs it",
+}
+"""APIs of a broker's listener that are not generated, with the reason."""
+
 UNSTABLE_APIS = frozenset({"InitProducerId"})
 """Messages whose last version is generated although Kafka calls it unstable; brokers support it
 with ``unstable.api.versions.enable``. Only code that names the version uses it. InitProducerId:

@@ -17,7 +17,14 @@ KAFKA_VERSION = "4.4.0"
 COMPILER_MODULE = "jdk.compiler"
 
 COORDINATORS = ("group", "share", "transaction")
-"""Whose records have schemas of their own, each in a jar beside the clients' jar."""
+"""Coordinators whose records have schemas, each in a jar beside the clients' jar."""
+SINCE_4_0 = "share"
+"""Coordinator that Kafka 3.9 does not have."""
+CLIENTS = "kafka-clients-"
+
+
+class JarError(Exception):
+    """A jar that cannot be read; the message names it, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +54,47 @@ def find_jar() -> Path:
 
 
 def read_schemas(jar: Path) -> dict[str, str]:
-    """Return the texts of all message schemas in `jar` and the coordinators' jars, by name."""
-    coordinators = (
-        jar.with_name(jar.name.replace("-clients-", f"-{name}-coordinator-"))
-        for name in COORDINATORS
-    )
-    schemas: dict[str, str] = {}
-    for path in (jar, *coordinators):
-        with zipfile.ZipFile(path) as archive:
-            schemas |= {
-                Path(name).stem: archive.read(name).decode()
-                for name in sorted(archive.namelist())
-                if name.startswith("common/message/") and name.endswith(".json")
-            }
+    """Return the texts of all message schemas in `jar` and the coordinators' jars, by name.
+
+    Raises:
+        JarError: one is missing, or has no schemas.
+    """
+    if not jar.name.startswith(CLIENTS):
+        raise JarError(
+            f"{jar} is not named {CLIENTS}<version>.jar; give that jar, under its own name, with "
+            "the jars that it needs beside it"
+        )
+    version = jar.name.removeprefix(CLIENTS)
+    schemas = _schemas_in(jar)
+    for name in COORDINATORS:
+        coordinator = jar.with_name(f"kafka-{name}-coordinator-{version}")
+        if coordinator.exists() or name != SINCE_4_0 or not version.startswith("3."):
+            schemas |= _schemas_in(coordinator)
+    return schemas
+
+
+def _schemas_in(jar: Path) -> dict[str, str]:
+    if not jar.exists():
+        raise JarError(f"{jar} does not exist; put it there, or give a version such as 4.4.0")
+    if not zipfile.is_zipfile(jar):
+        raise JarError(f"{jar} is not a jar; fetch it again, or give a version such as 4.4.0")
+    with zipfile.ZipFile(jar) as archive:
+        schemas = {
+            Path(name).stem: archive.read(name).decode()
+            for name in sorted(archive.namelist())
+            if name.startswith("common/message/") and name.endswith(".json")
+        }
+    if not schemas:
+        raise JarError(f"{jar} has no message schemas; give {CLIENTS}<version>.jar of Kafka")
     return schemas
 
 
 def read_errors(jar: Path) -> list[ErrorFacts]:
-    """All error codes but NONE, in the enum's order.
+    """Return all error codes but NONE, in the enum's order.
 
     Raises:
         MissingPrerequisiteError: the Java has no compiler.
+        JarError: its classes cannot be used.
     """
     facts = [
         ErrorFacts(int(code), name, retriable == "true", stale == "true")
@@ -77,10 +104,11 @@ def read_errors(jar: Path) -> list[ErrorFacts]:
 
 
 def read_settings(jar: Path) -> list[SettingFacts]:
-    """All settings of the three clients that Kafka does not call internal.
+    """Return all settings of the three clients that Kafka does not call internal.
 
     Raises:
         MissingPrerequisiteError: the Java has no compiler.
+        JarError: its classes cannot be used.
     """
     return [SettingFacts(*line.split("\t")) for line in _run(jar, "SettingFacts.java")]
 
@@ -100,6 +128,11 @@ def _run(jar: Path, program: str) -> list[str]:
         [str(java.executable), "-cp", classpath, str(source)],
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    if run.returncode != 0:
+        raise JarError(
+            f"{jar} cannot be used; see that the jars that it needs, as slf4j-api, are beside it. "
+            f"Java says: {run.stderr.partition(chr(10))[0]}"
+        )
     return run.stdout.splitlines()

@@ -33,6 +33,7 @@ _FIELD_KEYS = {
 _MESSAGE_KEYS = {
     *("apiKey", "type", "name", "validVersions", "flexibleVersions", "fields", "listeners"),
     *("commonStructs", "latestVersionUnstable"),
+    "deprecatedVersions",  # of Kafka 3.9, for brokers' logs
 }
 
 
