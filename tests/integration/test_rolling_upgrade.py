@@ -370,10 +370,6 @@ def check_unsupported(servers: str) -> None:
             consumer.poll(TIMEOUT_S)
 
 
-@pytest.mark.promise(
-    "clients work through the upgrade of all brokers from 3.9 to 4.4, and no record is lost, "
-    "doubled or out of order"
-)
 @pytest.mark.promise("`group_protocol=auto` loses no record while a cluster is upgraded")
 @pytest.mark.parametrize(
     ("old", "protocol"),
