@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 NEVER_MS = 2**62
 """A deadline that never comes."""
 
+SILENT_MS: Final = 5_000
+"""Time without a due response after which users should know. Brokers respond to most requests within
+milliseconds."""
+
 UTF8_BYTES_MAX: Final = 4
 """Bytes of one character."""
 
@@ -48,6 +52,9 @@ class Request:
     once the socket has the bytes. `held_ms`: time for which the request tells the node to delay its
     response.
 
+    `silent_ms`: time without a response after which it is logged and named in errors; longer for a
+    request that waits for other members of a group.
+
     `max_version`: highest version to use, if the message lacks a field of newer versions (a topic
     id, for example). `build`: makes the message for the chosen version if versions differ in their
     fields; `message` then only names the API. An error that it raises (`UnsupportedVersionError`)
@@ -67,6 +74,7 @@ class Request:
     build: Callable[[int], RequestMessage] | None = None
     is_movable: bool = False
     held_ms: int = 0
+    silent_ms: int = SILENT_MS
     avoided_id: int | None = None
     deadline_ms: int = field(default=NEVER_MS, init=False)
 

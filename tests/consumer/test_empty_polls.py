@@ -25,6 +25,7 @@ from pykclient.errors import (
 )
 from pykclient.network.cluster.node import coordinator_id
 from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.network.manager import SILENT_MS
 from pykclient.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from pykclient.types import TopicPartition
 from tests.consumer.known_cluster import RETRY_BACKOFF, topic, update_metadata
@@ -330,6 +331,24 @@ def test_the_error_of_a_member_that_cannot_join_names_the_log_of_the_attempts() 
     assert isinstance(error, KafkaTimeoutError)
     assert "did not accept this consumer as a member" in str(error)
     assert "group_history()" in str(error)
+    assert "__consumer_offsets" not in str(error)
+
+
+def test_a_coordinator_that_never_responds_is_reported_after_a_session() -> None:
+    """Goal: it accepts connections, so it is not unreachable, and refuses nothing."""
+    scene = member()
+    scene.network.send(coordinator_id(1), timeout_ms=600_000)
+    scene.network.turn()
+    scene.network.peer.accept()
+    scene.network.turn()
+    assert scene.poll(START_MS, SESSION_MS) is None
+    scene.network.turn(SILENT_MS)
+    assert scene.poll(START_MS, SESSION_MS - 1) is None
+    error = scene.poll(START_MS + SESSION_MS - 1, 1)
+    assert isinstance(error, KafkaTimeoutError)
+    named = f"the coordinator of group 'g' did not respond for {SESSION_MS} ms: broker-1:9092 (id 1"
+    assert named in str(error)
+    assert "has not responded to the Kafka handshake yet" in str(error)
     assert "__consumer_offsets" not in str(error)
 
 

@@ -15,7 +15,7 @@ from pykclient.errors import BrokerUnsupportedVersionError
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.cluster import Cluster
 from pykclient.network.cluster.metadata import Metadata
-from pykclient.network.manager import Request
+from pykclient.network.manager import SILENT_MS, Request
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.types import Node
@@ -148,6 +148,7 @@ class ScriptedNetwork:
         check: Callable[[Message], None] | None = None,
         is_movable: bool = False,
         held_ms: int = 0,
+        silent_ms: int = SILENT_MS,
     ) -> Completion:
         """Send a request, by default a Metadata request; return its completion."""
         completion = Completion()
@@ -162,6 +163,7 @@ class ScriptedNetwork:
             check=check,
             is_movable=is_movable,
             held_ms=held_ms,
+            silent_ms=silent_ms,
         )
         self.client.send(request, self.now_ms)
         return completion

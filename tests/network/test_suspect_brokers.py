@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 
 import pytest
@@ -11,6 +12,11 @@ from pykclient.network.broker.client import SUSPECT_INTERVAL_MS_MAX
 from pykclient.network.broker.connection import SUSPECT_MS
 from pykclient.network.broker.nodes import STAGGER_MS
 from pykclient.network.cluster.node import CoordinatorNode
+from pykclient.network.log import REPEAT_MS
+from pykclient.network.manager import SILENT_MS
+from pykclient.protocol.messages.fetch import FetchRequest
+from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pykclient.protocol.messages.join_group import JoinGroupRequest
 from pykclient.protocol.messages.metadata import MetadataResponse
 from tests.network.scripted_network import BROKERS, ScriptedNetwork
 
@@ -138,3 +144,90 @@ def test_a_suspect_broker_that_is_no_member_of_the_cluster_is_given_up(
     assert isinstance(owed.error, DisconnectedError)
     assert "continues without it" in str(owed.error)
     assert suspect.is_closed()
+
+
+def silences(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the lines about brokers that do not respond."""
+    texts = (each.getMessage() for each in caplog.records if each.levelno == logging.WARNING)
+    return [text for text in texts if "no response for" in text]
+
+
+def test_a_coordinator_that_does_not_respond_is_logged_and_named_in_errors(
+    network: ScriptedNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: name the coordinator, the request and the time, now and then, not in each turn."""
+    hung = CoordinatorNode.of(BROKERS[0])
+    network.metadata.learn_coordinator(hung)
+    peer = network.make_ready(hung.id)
+    network.write(hung.id, message=HeartbeatRequest(), timeout_ms=600_000)
+    network.turn(SILENT_MS - 1)
+    assert not silences(caplog)
+    assert network.client.describe_failures() == ""
+    network.turn(1)
+    text = f"{hung} has not responded to HEARTBEAT yet"
+    assert silences(caplog) == [
+        f"[test] no response for {SILENT_MS} ms: {text}; it is overloaded, hangs or cannot be "
+        f"reached, and the client keeps trying"
+    ]
+    assert network.client.describe_failures() == text
+    assert network.client.silence(hung.id) == text
+    for _ in range(REPEAT_MS // 1_000 - 1):
+        network.turn(1_000)
+    assert len(silences(caplog)) == 1
+    network.turn(1_000)
+    assert f"no response for {SILENT_MS + REPEAT_MS} ms" in silences(caplog)[1]
+    network.respond(peer, HeartbeatResponse())
+    assert network.client.describe_failures() == ""
+    assert network.client.silence(hung.id) == ""
+
+
+def test_a_coordinator_that_accepts_a_connection_and_sends_nothing_is_logged(
+    network: ScriptedNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    hung = CoordinatorNode.of(BROKERS[0])
+    network.metadata.learn_coordinator(hung)
+    network.write(hung.id, message=HeartbeatRequest(), timeout_ms=600_000)
+    network.peer.accept()
+    network.turn()
+    network.turn(SILENT_MS)
+    [line] = silences(caplog)
+    text = f"{hung} accepted the connection but has not responded to the Kafka handshake yet"
+    assert text in line
+    assert text in network.client.describe_failures()
+
+
+def test_a_leader_that_holds_a_fetch_is_silent_only_afterwards(
+    network: ScriptedNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    network.make_ready(1)
+    network.write(1, message=FetchRequest(), held_ms=10_000, timeout_ms=600_000)
+    network.turn(10_000 + SILENT_MS - 1)
+    assert not silences(caplog)
+    assert network.client.describe_failures() == "", "it is to hold it"
+    network.turn(1)
+    assert f"{BROKERS[0]} has not responded to FETCH yet" in silences(caplog)[0]
+    assert "has not responded to FETCH yet" in network.client.describe_failures()
+
+
+def test_parts_of_a_long_response_are_no_silence(
+    network: ScriptedNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = network.make_ready(1)
+    network.write(1, timeout_ms=600_000)
+    for part in (b"\0\0", b"\0\x10", b"\0"):
+        peer.feed(part)
+        network.turn(SILENT_MS - 1_000)
+    assert not silences(caplog)
+    network.turn(SILENT_MS)
+    assert len(silences(caplog)) == 1
+
+
+def test_a_request_that_waits_for_others_has_its_own_time(
+    network: ScriptedNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    network.make_ready(1)
+    network.write(1, message=JoinGroupRequest(), timeout_ms=600_000, silent_ms=60_000)
+    network.turn(59_999)
+    assert not silences(caplog)
+    network.turn(1)
+    assert "has not responded to JOIN_GROUP yet" in silences(caplog)[0]

@@ -51,6 +51,7 @@ UNLISTED: Final = (
 GOES_ON: Final = "%s; the consumer keeps trying"
 
 _FIND_COORDINATOR: Final = "check that the brokers run, and that __consumer_offsets has leaders"
+_RESPOND: Final = "check that broker and the network to it"
 _JOIN_GROUP: Final = "it keeps trying; Consumer.group_history() lists the last attempts"
 
 
@@ -236,6 +237,9 @@ class EmptyPolls:
             failures = error or self._client.describe_failures()
             why = failures or "no broker has reported which it is"
             return "was not found", why, _FIND_COORDINATOR
+        silence = self._client.silence(node.id)
+        if silence:
+            return "did not respond", silence, _RESPOND
         refusal = self._why_no_member()
         if refusal is None:
             return None

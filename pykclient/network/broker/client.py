@@ -103,6 +103,8 @@ class NetworkClient:
         self._needs_step = False
         """True if a step is needed that no event triggers: a connection was closed after the
         managers were polled, or an attempt to connect could not be started."""
+        self._silent_ids: frozenset[int] = frozenset()
+        """Nodes that owe a response for long, as of the last turn."""
         self._driven_ms = NEVER_MS
         """Time when `complete` last ended; before the first time nothing can be late."""
         self.features = FinalizedFeatures()
@@ -195,6 +197,10 @@ class NetworkClient:
     def last_error(self, node_id: int) -> KafkaError | None:
         return self._states.last_error(node_id)
 
+    def silence(self, node_id: int) -> str:
+        """Describe what a node that owes a response for long has not done; empty for others."""
+        return self._describe(node_id) if node_id in self._silent_ids else ""
+
     def describe_failures(self) -> str:
         """Describe the failures of nodes, for the text of a time-out; empty if there are none.
 
@@ -219,7 +225,11 @@ class NetworkClient:
         return self._selection.any_verdict()
 
     def _described_nodes(self) -> list[tuple[Node, str]]:
-        described = [(node, self._describe(node.id)) for node in self._selection.candidates()]
+        nodes = self._selection.candidates()
+        # A coordinator has a connection of its own, which may be silent alone.
+        coordinators = map(self._metadata.node, filter(is_coordinator, sorted(self._silent_ids)))
+        nodes += [node for node in coordinators if node is not None]
+        described = [(node, self._describe(node.id)) for node in nodes]
         return [(node, text) for node, text in described if text]
 
     def metrics(self, now_ms: int) -> dict[MetricName, float]:
@@ -269,6 +279,7 @@ class NetworkClient:
                 self._take_events(node_id, connection, now_ms)
         # Expire requests last, after everything that has arrived was processed.
         self._expire_connections(now_ms)
+        self._report_silence(now_ms)
         self._driven_ms = now_ms
         for _ in range(len(self._completed)):
             self._completed.popleft()(now_ms)
@@ -621,6 +632,21 @@ class NetworkClient:
             if error is not None:
                 self._lose(node_id, error, now_ms)
 
+    def _report_silence(self, now_ms: int) -> None:
+        """Log nodes that keep their connections and owe a response for long, each now and then."""
+        silent_ids = []
+        for node_id, connection in self._connections.items():
+            silence_ms = connection.silence_ms(now_ms)
+            if not silence_ms:
+                continue
+            silent_ids.append(node_id)
+            key = ("silent", node_id)
+            if self._repeated.is_due(now_ms, key):
+                line = failures.silent(connection.describe_wait(), silence_ms)
+                self._repeated.log(logging.WARNING, now_ms, key, "%s", line)
+        if silent_ids or self._silent_ids:
+            self._silent_ids = frozenset(silent_ids)
+
     def _overdue(self, node_id: int, connection: Connection, now_ms: int) -> KafkaError | None:
         node = connection.node
         if connection.state is ConnectionState.CONNECTING:
@@ -646,7 +672,8 @@ class NetworkClient:
 
     def _describe(self, node_id: int) -> str:
         connection = self._connections.get(node_id)
-        waits_for = "" if connection is None else connection.describe_wait()
+        is_silent = node_id in self._silent_ids
+        waits_for = "" if connection is None else connection.describe_wait(is_silent=is_silent)
         error = self._states.setback(node_id) or self._states.last_error(node_id)
         # During a new attempt, the reason of the last failure says more.
         return waits_for if error is None else str(error)

@@ -37,7 +37,7 @@ from pykclient.network.broker.handshake import Handshake, HandshakeState, check_
 from pykclient.network.cluster.node import wire_id
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog
-from pykclient.network.manager import NEVER_MS, Request, check_sent_back
+from pykclient.network.manager import NEVER_MS, SILENT_MS, Request, check_sent_back
 from pykclient.network.metrics import NetworkMetrics
 from pykclient.protocol.framing import RECEIVE_BYTES_MAX, FrameBuffer
 from pykclient.protocol.message import (
@@ -163,6 +163,10 @@ class Connection:
         self.reauthenticate_ms = NEVER_MS
         """Time of the next authentication."""
         self._waits_since_ms = now_ms
+        self._received_bytes = self._seen_bytes = 0
+        """Number of bytes received so far, and at the last look of `silence_ms`."""
+        self._progress_ms = now_ms
+        """Time of the last look that found more bytes."""
         self._check_ms = 0
         self._check_count = 0
         self._port = port
@@ -204,6 +208,7 @@ class Connection:
         """Record received bytes; after a failure, drop them."""
         if self.failure is not None:
             return
+        self._received_bytes += count
         try:
             self._frames.extend(self._reader.buffer_updated(count))
         except (FrameTooLargeError, TlsError) as error:
@@ -265,6 +270,25 @@ class Connection:
             is_due = self.versions is None
         return self._waits_since_ms + SUSPECT_MS if is_due else NEVER_MS
 
+    def silence_ms(self, now_ms: int) -> int:
+        """Return how long the broker has sent nothing, though a response is due.
+
+        0 if none is due, or if the time of `Request.silent_ms` has not passed yet.
+        """
+        suspect_ms = self.suspect_ms()
+        if suspect_ms > now_ms or self.state is ConnectionState.CONNECTING:
+            return 0
+        if self._seen_bytes != self._received_bytes:  # a part of a long response
+            self._seen_bytes, self._progress_ms = self._received_bytes, now_ms
+        waited_ms = now_ms - max(suspect_ms - SUSPECT_MS, self._progress_ms)
+        limit_ms = self._in_flight[0].request.silent_ms if self._in_flight else SILENT_MS
+        return waited_ms if waited_ms >= limit_ms else 0
+
+    def _begin_wait(self, now_ms: int) -> None:
+        """Measure the next response's time from now on."""
+        self._waits_since_ms = now_ms
+        self._seen_bytes = self._received_bytes
+
     def check_ms(self) -> int:
         return max(self.suspect_ms(), self._check_ms)
 
@@ -281,13 +305,17 @@ class Connection:
 
     def extend_deadlines(self, extra_ms: int) -> None:
         self._waits_since_ms += extra_ms
+        self._progress_ms += extra_ms
         if self.handshake_deadline_ms != NEVER_MS:
             self.handshake_deadline_ms += extra_ms
         for entry in self._all_in_flight():
             entry.request.deadline_ms += extra_ms
 
-    def describe_wait(self) -> str:
-        """Describe what the broker has not done yet; empty if nothing is due. Any thread."""
+    def describe_wait(self, *, is_silent: bool = True) -> str:
+        """Describe what the broker has not done yet; empty if nothing is due. Any thread.
+
+        Unless it `is_silent`, leave out requests that it is to hold, as it does a Fetch.
+        """
         if self.state is ConnectionState.CONNECTING:
             return f"{self.node} has not accepted the connection yet"
         authentication, authenticator = self._authentication, self._authenticator
@@ -301,7 +329,8 @@ class Connection:
             return failures.handshake_wait(self.node)
         # Copies, each made in one step: the driver continues meanwhile.
         in_flight = (*self._without_response.copy(), *self._in_flight.copy())
-        names = dict.fromkeys(entry.request.message.api_key.name for entry in in_flight)
+        due = (each.request for each in in_flight if is_silent or not each.request.held_ms)
+        names = dict.fromkeys(request.message.api_key.name for request in due)
         return f"{self.node} has not responded to {', '.join(names)} yet" if names else ""
 
     def open(self, attempt: int) -> None:
@@ -321,7 +350,7 @@ class Connection:
         correlation_id = self._write(message, version, now_ms)
         entry = _InFlight(request, version, correlation_id, now_ms)
         if not self._in_flight:
-            self._waits_since_ms = now_ms
+            self._begin_wait(now_ms)
         if request.expects_response:
             self._in_flight.append(entry)
         else:
@@ -454,7 +483,8 @@ class Connection:
         # that it fails with all the others.
         self._has_served = True
         self._in_flight.popleft()
-        self._waits_since_ms = self.active_ms = now_ms
+        self._begin_wait(now_ms)
+        self.active_ms = now_ms
         self._traffic.latency_ms.add(now_ms - entry.sent_ms, now_ms)
         name = entry.request.message.api_key.name
         self._log_response(name, frame, entry.version, now_ms - entry.sent_ms)
@@ -621,7 +651,7 @@ class Connection:
     def _send_authentication(self, authentication: Authentication, now_ms: int) -> None:
         self._authentication_sent_ms = now_ms
         if not self._in_flight:
-            self._waits_since_ms = now_ms
+            self._begin_wait(now_ms)
         self._handshake_correlation_id = self._write(
             authentication.message, authentication.version, now_ms
         )

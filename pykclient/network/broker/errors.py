@@ -121,6 +121,14 @@ def without_response(request: Request, node: Node, timeout_ms: int) -> KafkaTime
     )
 
 
+def silent(waits_for: str, silent_ms: int) -> str:
+    """Return the log line for a node that keeps its connection and sends nothing."""
+    return (
+        f"no response for {silent_ms} ms: {waits_for}; it is overloaded, hangs or cannot be "
+        f"reached, and the client keeps trying"
+    )
+
+
 def untaken(request: Request, timeout_ms: int, troubles: str) -> KafkaTimeoutError:
     node_id = request.node_id
     taker = "no broker accepted" if node_id is None else f"{broker_label(node_id)} did not accept"

@@ -59,7 +59,7 @@ from pykclient.errors import (
 )
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog
-from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
+from pykclient.network.manager import NEVER_MS, SILENT_MS, Operation, PollResult, Request
 from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.heartbeat import HeartbeatResponse
 from pykclient.protocol.messages.join_group import JoinGroupResponse
@@ -611,8 +611,14 @@ class ClassicMembership:
                 self._call = None
                 self._on_call_failed(error, node_id, now_ms)
 
-        timeout_ms = join_timeout_ms(self._config)
-        return Request(message, node_id, on_response, on_failure, timeout_ms=timeout_ms)
+        return Request(
+            message,
+            node_id,
+            on_response,
+            on_failure,
+            timeout_ms=join_timeout_ms(self._config),
+            silent_ms=max(SILENT_MS, self._config.max_poll_interval_ms),  # it waits for the group
+        )
 
     def _send_heartbeat(self, node_id: int) -> Request:
         member = self.member
