@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors import ClosedError
+from pykclient.network.broker.errors import both
 from pykclient.network.drive import Until, now_ms, run_user_calls
 from pykclient.network.log import ClientLog
 from pykclient.network.long_close import LongClose
@@ -149,9 +150,10 @@ class Closing:
             yield from self._until(is_over, deadline_ms)
         run_user_calls(self._wiring.engine)
         if not last.is_done or last.error is not None:
+            why = last.error or self._metadata.fatal_error or commits.describe_wait()
             self._log.warning(
-                "closed without the last commit; the records that it covers are read again: %s",
-                last.error or "there was not enough time",
+                "closed without the last commit; the group continues at its earlier offsets: %s",
+                both(str(why), self._client.describe_failures()),
             )
 
     def _begin_wait(self, call: str, deadline_ms: int) -> None:

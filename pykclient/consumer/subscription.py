@@ -92,6 +92,7 @@ class AssignedPartition:
     """
 
     __slots__ = (
+        "committed_offset",
         "epoch",
         "failure_count",
         "fetch_epoch",
@@ -141,6 +142,8 @@ class AssignedPartition:
         """Id of the topic whose log has the position; zeros while it is unknown."""
         self.returned_id = NO_TOPIC_ID
         """Id of the topic whose records were returned last; zeros since the user's last seek."""
+        self.committed_offset: int | None = None
+        """Offset that this consumer has committed, or begun at, last; None if unknown."""
         self.reset_to: OffsetReset | None = None
         self.lost_offset: int | None = None
         """The position that was out of range, while its reset is under way."""
@@ -548,7 +551,7 @@ class SubscriptionState:
 
     def _begin_epoch(self, assigned: AssignedPartition) -> None:
         assigned.epoch += 1
-        assigned.lost_offset = None
+        assigned.lost_offset = assigned.committed_offset = None
         self._void_fetches(assigned)
         self._errors.pop(assigned, None)
 

@@ -216,6 +216,7 @@ class Wiring:
             drop=self.buffer.drop,
             refresh=self.buffer.refresh,
             commit=lambda deadline_ms: commits.commit_before_revocation(deadline_ms),
+            why_late=lambda: commits.describe_wait(),
             follow_topics=self.topics.follow,
         )
         group = self.group = self.topics.group = ConsumerGroup(

@@ -25,8 +25,7 @@ NEVER_MS = 2**62
 """A deadline that never comes."""
 
 SILENT_MS: Final = 5_000
-"""Time without a due response after which users should know. Brokers respond to most requests within
-milliseconds."""
+"""Time without a due response after which users should know: most requests take milliseconds."""
 
 UTF8_BYTES_MAX: Final = 4
 """Bytes of one character."""

@@ -241,6 +241,72 @@ def test_a_revocation_commits_nothing_where_nothing_is_automatic(scene: CommitSc
     assert scene.sent() == []
 
 
+def test_a_revocation_commits_nothing_that_is_committed(automatic: CommitScene) -> None:
+    """Goal: nothing is left to lose, so nothing is waited for and nothing is reported."""
+    automatic.commits.end_poll()
+    automatic.commits.commit(None, LATER_MS)
+    (request,) = automatic.sent()
+    automatic.respond(request)
+    assert automatic.commits.commit_before_revocation(LATER_MS).is_done
+    assert automatic.sent() == []
+    hand_out(automatic, 5)
+    automatic.commits.begin_poll(START_MS)
+    assert not automatic.commits.commit_before_revocation(LATER_MS).is_done
+    (request,) = automatic.sent()
+    assert committed_in(request) == {P0: 15, P1: 20}
+
+
+@pytest.mark.parametrize("reason", ["in flight", "lower", "failed", "sought", "anew"])
+def test_a_revocation_commits_what_may_not_be_committed(
+    automatic: CommitScene, reason: str
+) -> None:
+    offsets = {P0: at(3), P1: at(20)} if reason == "lower" else None
+    automatic.commits.end_poll()
+    automatic.commits.commit_async(offsets, LATER_MS)
+    (request,) = automatic.sent()
+    if reason == "failed":
+        automatic.respond(request, CoordinatorLoadInProgressError.code)
+    elif reason != "in flight":
+        automatic.respond(request)
+    if reason == "sought":
+        automatic.subscription.seek(automatic.subscription.require(P0), 10)
+    elif reason == "anew":
+        automatic.read(10, 20)
+        automatic.subscription.assign([])
+        automatic.read(10, 20)
+    assert not automatic.commits.commit_before_revocation(LATER_MS).is_done
+    (request,) = automatic.sent()
+    assert committed_in(request) == {P0: 10, P1: 20}
+
+
+@pytest.mark.parametrize("reason", ["sent", "unknown", "earlier", "refused"])
+def test_a_commit_that_is_late_says_why(automatic: CommitScene, reason: str) -> None:
+    """Goal: it never says that the coordinator was not found where it was."""
+    commits = automatic.commits
+    commits.end_poll()
+    if reason == "unknown":
+        automatic.lose_coordinator()
+    if reason == "earlier":
+        commits.commit(None, LATER_MS + 1)
+        assert automatic.sent()
+    late = commits.commit(None, START_MS if reason == "sent" else LATER_MS)
+    if reason == "refused":
+        (request,) = automatic.sent()
+        automatic.respond(request, CoordinatorLoadInProgressError.code)
+    expected = {
+        "sent": "there was no time to send them",
+        "unknown": "the coordinator of the group is not known yet",
+        "earlier": "an earlier commit has no response yet",
+        "refused": CoordinatorLoadInProgressError.name,
+    }[reason]
+    first = "broker-2:9092 (id 2, as coordinator) has not responded to OffsetCommit yet"
+    assert (first if reason == "earlier" else expected) in commits.describe_wait()
+    commits.poll(LATER_MS)
+    assert expected in str(late.operation.error)
+    assert "was not found" not in str(late.operation.error)
+    assert commits.describe_wait() == (first if reason == "earlier" else "")
+
+
 def test_failures_of_one_kind_are_logged_once_in_a_while(
     automatic: CommitScene, caplog: pytest.LogCaptureFixture
 ) -> None:

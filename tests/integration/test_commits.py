@@ -307,7 +307,50 @@ def test_close_ends_in_time_when_the_last_commit_gets_no_response(
     started_s = time.monotonic()
     consumer.close(timeout=0.5)
     assert time.monotonic() - started_s < 1.5
-    assert "closed without the last commit" in caplog.text
+    text = "closed without the last commit; the group continues at its earlier offsets: "
+    (line,) = (each.getMessage() for each in caplog.records if text in each.getMessage())
+    assert "as coordinator) has not responded to OffsetCommit yet" in line
+    assert "time" not in line.partition(text)[2].replace("in time", "")
+
+
+@pytest.mark.parametrize("is_member", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
+def test_close_without_time_reports_only_what_is_lost(
+    fake_kafka: FakeKafka,
+    servers: str,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_member: bool,
+    commits: bool,
+) -> None:
+    """Goal: nothing is read again after `commit`, so `close` must not say so."""
+    consumer = reader(servers, *([] if is_member else [P0]))
+    if is_member:
+        consumer.subscribe(["t"])
+    read(consumer, 10)
+    consumer.poll(0)
+    if commits:
+        consumer.commit()
+    consumer.close(timeout=0)
+    lines = [each.getMessage() for each in caplog.records if each.levelname != "INFO"]
+    if commits:
+        assert lines == []
+        assert committed(servers) != [None, None]
+    else:
+        (line,) = lines
+        assert "there was no time to send them" in line
+
+
+def test_close_of_a_consumer_that_has_read_nothing_reports_nothing(
+    servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with reader(servers, P0, enable_auto_commit=False) as consumer:
+        read(consumer, 10)
+        consumer.commit()
+    consumer = reader(servers, P0)
+    assert consumer.position(P0) == 10
+    consumer.close(timeout=0)
+    assert [each for each in caplog.records if each.levelname != "INFO"] == []
 
 
 # Real brokers.

@@ -93,6 +93,8 @@ class GroupContext(NamedTuple):
     """Updates whether buffered records of a partition may be returned."""
     commit: Callable[[int], Operation[None]]
     """Commits before a revocation, until a deadline."""
+    why_late: Callable[[], str]
+    """Describes what a commit under way waits for."""
     follow_topics: Callable[[], None]
     """Requests metadata of topics that are subscribed, assigned, or in `ConsumerGroup.topics`."""
 
@@ -238,7 +240,11 @@ class Reconciliation:
         if now_ms < self.deadline_ms:
             return
         if not self._intent.is_cancelled:
-            self._log.error("the commit before partitions are revoked takes too long; continuing")
+            self._log.error(
+                "the commit before partitions are revoked has not ended in time, so records since "
+                "the last one may be read again; continuing: %s",
+                self._context.why_late(),
+            )
         self._awaited, self.deadline_ms = None, NEVER_MS
         self._go()
 

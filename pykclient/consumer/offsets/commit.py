@@ -273,13 +273,13 @@ class Commits:
     def commit_before_revocation(self, deadline_ms: int) -> Operation[None]:
         """Commit the processed records before another member may read the partitions.
 
-        Ends at once without automatic commits. A failure does not delay the revocation: the next
-        owner then reads some records again.
+        Ends at once without automatic commits, or if everything is committed. A failure does not
+        delay the revocation: the next owner then reads some records again.
         """
         if self._auto is not None:
             self.cancel(self._auto)  # the new commit covers at least as much
         offsets = self.processed() if self.is_automatic else {}
-        if not offsets:
+        if not offsets or self._are_committed(offsets):
             done: Operation[None] = Operation()
             done.succeed(None)
             return done
@@ -287,6 +287,16 @@ class Commits:
         commit.keeps_partitions = True
         commit.owners = {assigned.partition: assigned for assigned in self._subscription}
         return commit.operation
+
+    def _are_committed(self, offsets: Offsets) -> bool:
+        """Return whether a commit of these offsets would change nothing."""
+        if self._commits:
+            return False  # these may change it
+        found = ((self._subscription.find(each), offset) for each, offset in offsets.items())
+        return all(
+            assigned is not None and assigned.committed_offset == offset.offset
+            for assigned, offset in found
+        )
 
     def commit_if_due(self, now_ms: int, deadline_ms: int) -> bool:
         """Commit the processed records if the interval is over; return whether it is.
@@ -412,10 +422,28 @@ class Commits:
             cause = commit.attempt.last_error
             error = KafkaTimeoutError(
                 f"the offsets of {describe_partitions(commit.offsets)} could not be committed in "
-                f"time: {cause or 'the coordinator of the group was not found'}"
+                f"time: {self._why_waiting(commit)}"
             )
             error.__cause__ = cause
             self._end(commit, error, now_ms)
+
+    def describe_wait(self) -> str:
+        """Describe what the oldest commit under way waits for; empty if there is none."""
+        for commit in self._commits:
+            if commit in self._waiting:
+                return self._why_waiting(commit)
+            node = self._coordinator.known_node or "the coordinator of the group"
+            return f"{node} has not responded to OffsetCommit yet"
+        return ""
+
+    def _why_waiting(self, commit: Commit) -> str:
+        if commit.attempt.last_error is not None:
+            return str(commit.attempt.last_error)
+        if self._in_flight:
+            return "an earlier commit has no response yet"
+        if self._coordinator.known_node is None:
+            return "the coordinator of the group is not known yet"
+        return "there was no time to send them"
 
     def _send_due(self, node_id: int, now_ms: int) -> list[Request]:
         requests: list[Request] = []
@@ -549,6 +577,7 @@ class Commits:
 
     def _end(self, commit: Commit, error: KafkaError | None, now_ms: int) -> None:
         if error is None:
+            self._note_committed(commit)
             commit.operation.succeed(None)
             self._log.debug("committed %s", commit.offsets)
             if self._on_commit is not None and commit.offsets:
@@ -561,6 +590,13 @@ class Commits:
             self._on_automatic(error, now_ms)
         self._commits.pop(commit, None)
         self._report_ended()
+
+    def _note_committed(self, commit: Commit) -> None:
+        for partition, committed in commit.offsets.items():
+            assigned = self._subscription.find(partition)
+            is_owner = commit.owners is None or commit.owners.get(partition) is assigned
+            if assigned is not None and is_owner:
+                assigned.committed_offset = committed.offset
 
     def _on_automatic(self, error: KafkaError | None, now_ms: int) -> None:
         if error is None:

@@ -152,6 +152,7 @@ class PositionManager:
                     committed.offset,
                 )
                 self._subscription.seek(assigned, committed.offset, committed.leader_epoch)
+                assigned.committed_offset = committed.offset
 
     def _begin(self, assigned: AssignedPartition) -> None:
         if self._auto_offset_reset is OffsetReset.NONE:

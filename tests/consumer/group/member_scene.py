@@ -109,6 +109,7 @@ def group_context(**parts: object) -> GroupContext:
         "drop": lambda assigned: None,
         "refresh": lambda assigned: None,
         "commit": lambda deadline_ms: done,
+        "why_late": lambda: "no response yet",
         "follow_topics": lambda: None,
     }
     return GroupContext(**(defaults | parts))  # type: ignore[arg-type]
