@@ -154,7 +154,7 @@ def test_the_largest_count_of_iterations_is_done() -> None:
 def test_a_broker_with_another_salt_each_time_costs_a_bounded_number_of_iterations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Such as one whose sessions end after a millisecond."""
+    """The sessions of one such broker end after a millisecond."""
     monkeypatch.setattr("pykclient.network.sasl.scram.FREE_ITERATIONS", 10 * ITERATIONS_MIN)
     monkeypatch.setattr("pykclient.network.sasl.scram.ITERATIONS_PER_SECOND", ITERATIONS_MIN)
     salts = map(str.encode, map(str, count()))

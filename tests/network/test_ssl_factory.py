@@ -248,7 +248,7 @@ NAMES: dict[str, tuple[bool, str, str, str]] = {
     "librdkafka, files": (True, "ssl.certificate.location", "ssl_key_location", "ssl_key_password"),
     "kafka-python, files": (True, "ssl_certfile", "ssl_keyfile", "ssl_password"),
 }
-"""Whether they name files, and the settings of a chain, its key and the password."""
+"""Settings of a chain, its key and the password, with whether they name files."""
 
 
 @pytest.mark.parametrize("names", NAMES)

@@ -40,7 +40,7 @@ class SaslMechanism(Protocol):
     """The reason that the broker sent before it refused; empty if none."""
 
     cure: str = ""
-    """What to check after a broker has refused the credentials; empty if unknown."""
+    """The hint after a broker has refused the credentials; empty if there is none."""
 
     def masked(self, text: str) -> str:
         """Return a broker's text without the secrets that the mechanism sent."""
