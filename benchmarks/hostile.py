@@ -391,7 +391,7 @@ class RealKafka:
         self._address = address
         self._numbers = itertools.count()
         self._topics: dict[int, tuple[str, int, Batches]] = {}
-        """Topics by the identity of what was written to them, with its size."""
+        """Topics by the identity of their contents, with the size."""
 
     def measured(self, found: Batches, count: int, name: str) -> Measured:
         topic, size_bytes, _ = self._topics.get(id(found)) or self._written(found, count)

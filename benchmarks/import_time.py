@@ -37,7 +37,7 @@ STATEMENTS = {
 }
 OPTIONAL = ("pyarrow", "pyspark", "numpy", "pandas", "rich", "lz4", "zstandard", "cramjam")
 TURNS = 4
-"""Processes are short: each run stands for so many of them."""
+"""Number of processes in each run, since they are short."""
 
 
 def measure(_: Arena, settings: Settings) -> Iterator[Measurement]:

@@ -1,4 +1,4 @@
-"""Write what runs have measured into the README and `RESULTS.md`.
+"""Write the results of runs into the README and `RESULTS.md`.
 
 Each argument is the JSON of a run (`suite.py --json FILE`); without any it is the one of
 `make bench`, in `bench-output`. The README gets the plot of the first run and the rows of `SUMMARY`
@@ -46,7 +46,7 @@ SUMMARY = (
     ("latency, one record, linger 0, acknowledged, p50, ms", "confluent-kafka"),
     ("memory, consumer, resident growth, MiB", ""),
 )
-"""The rows of the README: what is measured, and the rival; two of them are missed."""
+"""The rows of the README: benchmark and rival; two targets are missed."""
 PLOT = Path("benchmarks", "clients.png")
 RUN = Path("bench-output", "results.json")
 """Written by ``make bench``; not in git."""
@@ -139,7 +139,7 @@ def results_lines(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def command_lines(runs: Sequence[Run]) -> Iterator[str]:
-    """Yield what repeats the runs, and on which machine they were."""
+    """Yield the command that repeats the runs, and the machine that they ran on."""
     for run in runs:
         yield f"    {run.command}    # {run.date}"
     yield ""

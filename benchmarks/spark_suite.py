@@ -1,4 +1,4 @@
-"""The Spark connector beside Spark's own Kafka source and sink: what ``make bench-spark`` runs.
+"""The Spark connector beside Spark's own Kafka source and sink: the run of ``make bench-spark``.
 
 One broker for all that is timed and one behind a proxy for what is counted, a session of two
 local threads with Unix sockets to its Python workers, then sessions with executors of their own. It
@@ -61,7 +61,7 @@ QUICK = Settings(1_000_000, 300_000, 2, 8)
 
 
 class Measuring:
-    """Runs benchmarks, prints what comes, and keeps it in the run."""
+    """A suite that runs benchmarks, prints their results, and keeps them in the run."""
 
     def __init__(self, settings: Settings, run: Run, json: Path | None) -> None:
         self._settings = settings

@@ -64,7 +64,7 @@ READ_DEFAULTS: Final[Mapping[str, object]] = {
     # response, which costs a task more than to decode it.
     "receive.buffer.bytes": -1,
 }
-"""Settings of the consumer, where the user gives none, in place of Kafka's."""
+"""Defaults of the consumer that replace Kafka's."""
 
 LARGE_READ: Final[Mapping[str, object]] = {"max.partition.fetch.bytes": 8 * 2**20}
 """The same for ranges of more than an Arrow batch: each request costs a task a third of a

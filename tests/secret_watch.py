@@ -34,7 +34,7 @@ LEAKS: Final = pytest.StashKey[list[str]]()
 
 
 class Watch(logging.Handler):
-    """Reads what is logged, whatever becomes of it elsewhere."""
+    """A log handler that sees every line, before other handlers filter it."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)

@@ -1,4 +1,4 @@
-"""Settings that only refer to values: what is shipped and shown is the reference."""
+"""References in settings: pickles and reprs have the reference, not the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every name, path and command that a document has in back-ticks exists.
+"""Every name, path and command in back-ticks in a document exists.
 
 A document that names what is gone misleads a reader. Blocks of code are left out: those
 of README and the pages run as they stand, in `tests/integration` and `tests/pages`. What those

@@ -1,4 +1,4 @@
-"""Averages, maxima and rates of what was measured lately."""
+"""Averages, maxima and rates over recent windows."""
 
 from __future__ import annotations
 

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 LINGER_MS = 5
 OPEN_DELIVERIES_MAX = 100_000
-"""A delivery is looked at when so many later ones were sent: it is done by then, nobody waits."""
+"""A delivery is checked once this many later ones were sent: it is done then, without a wait."""
 CHUNK_COUNT = 10_000
-"""Deliveries are kept by so many."""
+"""Number of records in a chunk, whose deliveries are kept together."""
 BULK_COUNT = 100_000
-"""Lists and Arrow tables have so many records."""
+"""Number of records in a list or an Arrow table."""
 TRANSACTION_COUNT = 1_000
-"""Transactions have so many records."""
+"""Number of records in a transaction."""
 POLL_RECORDS_MAX = 10_000
-"""A poll returns at most so many records."""
+"""Maximum number of records that a poll returns."""
 SILENCE_S_MAX = 30.0
 SESSION_TIMEOUT_MS = 3_000
 HEARTBEAT_INTERVAL_MS = 500
@@ -89,7 +89,7 @@ class Job:
             )
 
     def check_bytes(self, read_bytes: int) -> None:
-        """Raise when what was read is not what the topic holds."""
+        """Raise an error if the records read are not those of the topic."""
         expected_bytes = self.record_count * self.value_bytes
         if read_bytes != expected_bytes:
             raise RuntimeError(f"{self.topic}: {read_bytes} bytes of values, not {expected_bytes}")
@@ -118,7 +118,7 @@ class InstructionCounter:
 
 @contextmanager
 def measured(job: Job) -> Iterator[Figures]:
-    """Measure what happens inside; the figures are there when it has ended."""
+    """Measure the block; the figures are available when it has ended."""
     figures: Figures = {}
     counter = InstructionCounter()
     cpu_start_s, start_s = time.process_time(), time.perf_counter()

@@ -17,7 +17,7 @@ RESET_PEAK = "5"
 
 
 class ResidentGrowth:
-    """Starts at what is resident now."""
+    """Memory growth, measured from the resident memory at the start."""
 
     def __init__(self) -> None:
         gc.collect()

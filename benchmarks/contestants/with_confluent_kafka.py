@@ -29,7 +29,7 @@ FETCH_PAUSE_MS = 10
 """Pause when the queue is full. The default, a second, would be most of a run."""
 ASSIGNMENT_POLL_S = 0.1
 POLL_SENDS = 1_000
-"""Callbacks are asked for once in so many sends; each time costs as much as a send."""
+"""Number of sends between polls for callbacks; each poll costs as much as a send."""
 
 
 def produce(job: Job) -> Figures:

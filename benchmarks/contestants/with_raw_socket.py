@@ -53,7 +53,7 @@ NO_LEADER_EPOCH = -1
 
 
 def consume(job: Job) -> Figures:
-    """Receive what a consumer would receive, and throw it away."""
+    """Receive and discard the bytes that a consumer would receive."""
     return _replayed(job, lambda _: None)
 
 

@@ -31,7 +31,7 @@ COUNTED = re.compile(r"Collected : (\d+)")
 
 
 class CountingError(RuntimeError):
-    """Instructions cannot be counted here; the message says what is missing."""
+    """Instructions cannot be counted here; the message names the obstacle."""
 
 
 class Instructions:

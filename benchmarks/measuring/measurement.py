@@ -76,7 +76,7 @@ def write_run(path: Path, run: Run) -> None:
 
 
 def read_run(path: Path) -> Run:
-    """Read what `write_run` wrote."""
+    """Read a file of `write_run`."""
     content = json.loads(path.read_text(encoding="utf-8"))
     measurements = [Measurement(**measurement) for measurement in content.pop("measurements")]
     return Run(**content, measurements=measurements)

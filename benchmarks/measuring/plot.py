@@ -58,7 +58,7 @@ def figure_of(run: Run) -> Figure:
 
 
 def _medians(run: Run, title: str, name: str) -> dict[str, float]:
-    """Client -> median, smallest first; what was too short to be measured is left out."""
+    """Return the median of each client, smallest first, without values too short to measure."""
     groups = grouped(run.measurements)
     medians: dict[str, float] = {}
     for place in PANELS[title]:

@@ -21,7 +21,7 @@ Groups = Mapping[Key, Mapping[str, Series]]
 
 
 class Relation(Enum):
-    """On which side of the target the good values are."""
+    """The side of the target on which good values are."""
 
     AT_LEAST = ">="
     AT_MOST = "<="

@@ -28,12 +28,12 @@ class Contender:
     schema: str | None = None
 
     def reader(self, spark: SparkSession, servers: str, topic: str) -> DataFrameReader:
-        """``spark.read`` with everything but what is measured."""
+        """``spark.read`` with all options but those under test."""
         reader = spark.read.format(self.format).options(**self._options(servers, topic))
         return reader if self.schema is None else reader.schema(self.schema)
 
     def stream(self, spark: SparkSession, servers: str, topic: str) -> DataStreamReader:
-        """``spark.readStream`` with everything but what is measured."""
+        """``spark.readStream`` with all options but those under test."""
         return spark.readStream.format(self.format).options(**self._options(servers, topic))
 
     def _options(self, servers: str, topic: str) -> dict[str, str]:

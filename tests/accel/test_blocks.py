@@ -34,7 +34,7 @@ def stream(contents: list[bytes]) -> bytes:
 
 
 def outcome(core: ModuleType, data: bytes, limit: int) -> object:
-    """Return what came of it, or the error's type and text."""
+    """Return the result, or the error's type and text."""
     try:
         return bytes(core.unsnappy_blocks(memoryview(data), 0, limit, cramjam))
     except (ValueError, OverflowError, cramjam.DecompressionError) as error:
@@ -138,7 +138,7 @@ SMALL_SIZE_BYTES_MAX, SMALL_CONTENT_SIZE_BYTES_MAX = 512, 4_096
 
 
 def by_library(data: bytes, limit: int) -> bytes | None:
-    """Return what cramjam makes of frames, None for an error."""
+    """Decompress frames with cramjam; return None for an error."""
     room = bytearray(limit)
     try:
         return bytes(room[: cramjam.lz4.decompress_into(data, room)])

@@ -1,4 +1,4 @@
-"""Plain batches read as one: what is plain, what is checked, and that both cores see the same."""
+"""Contiguous plain batches read as one: selection, checks, and equality of both cores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plain(first: int, count: int = 2) -> bytes:
 
 
 def decoded(core: ModuleType, data: bytes, *, check_crcs: bool = True) -> tuple[list[object], int]:
-    """All records of what `data` begins with, up to what is odd; and where that is."""
+    """Return all records at the start of `data`, and the position of the first unusual batch."""
     found = core.find_contiguous(data, 0, 0, NO_END)
     records: list[object] = []
     position = 0
@@ -280,7 +280,7 @@ def test_both_cores_read_the_same(lists: list[list[Row]], draw: st.DataObject) -
 
 
 def inner_outcome(core: ModuleType, data: bytes, append_ms: int | None, count_max: int) -> object:
-    """All messages inside another, up to what is odd; or the error of their offsets."""
+    """Return all inner messages up to an unusual one, or the error of their offsets."""
     try:
         first, last = core.message_offsets(data)
     except DecodeError as error:

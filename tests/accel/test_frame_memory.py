@@ -1,4 +1,4 @@
-"""Memory for one large frame: it holds what was received, and costs what was received."""
+"""Memory for one large frame: it holds the received bytes, and takes no more than they do."""
 
 from __future__ import annotations
 

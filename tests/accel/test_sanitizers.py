@@ -21,7 +21,7 @@ FILES = ("appender", "arrow", "decoder", "differential", "rows", "contiguous")
 
 
 def reason_to_skip() -> str:
-    """Say what is missing; nothing if nothing is."""
+    """Name the missing tools; return an empty text if there are none."""
     gcc = shutil.which("gcc")
     if not sys.platform.startswith("linux") or gcc is None:
         return "needs GCC on Linux"

@@ -1,4 +1,4 @@
-"""`send`: what goes straight into an open batch, and what goes to the slow path."""
+"""The fast and the slow path of `send`: records for an open batch, and all others."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class TopicPort(ScriptedPort):
         self._lags: dict[str, int] = {}
 
     def wait(self, timeout_ms: int) -> None:
-        """Serve what can be served, and deliver it."""
+        """Serve and deliver as many requests as possible."""
         self.on_wait()
         for peer in self.peers:
             self._serve(peer)

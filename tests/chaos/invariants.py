@@ -239,7 +239,7 @@ class _Walk:
         self._positions[place] = end
 
     def _check_beginning(self, place: TopicPartition, first: int, timestamp_ms: int) -> None:
-        """Check where it begins a new partition: after the committed offset, skipping nothing."""
+        """Check the beginning of a new partition: after the committed offset, without a gap."""
         committed = self._invariants.committed_end(place, self._assigned_ms[place])
         processed = self._invariants.processed_end(place, timestamp_ms - 1)  # without this one
         if not committed <= first <= processed:

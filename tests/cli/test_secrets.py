@@ -120,7 +120,7 @@ def test_a_password_is_asked_for_at_the_terminal_once_and_not_shown(secured: Fak
 
 
 def read_all(terminal: IO[bytes]) -> bytes:
-    """Return what is left at a terminal that its program has closed."""
+    """Read the rest from a terminal whose program has closed it."""
     found = b""
     with suppress(OSError):  # the other side is closed
         while more := terminal.read(1024):

@@ -47,7 +47,7 @@ class AssignorMirror(JavaMirror):
         super().__init__(Path(__file__).with_name("AssignorMirror.java"))
 
     def assign(self, name: str, topics: Topics, members: Members) -> Assignment:
-        """Return what Java's assignor of that name gives each member."""
+        """Assign partitions to each member with Java's assignor of that name."""
         lines = [f"topic {topic} {' '.join(map(_field, racks))}" for topic, racks in topics.items()]
         for member_id, member in members.items():
             generation = "-" if member.generation is None else str(member.generation)

@@ -23,7 +23,7 @@ HASHES_TO_INT_MIN = "polygenelubricants"
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[Callable[[str, int], tuple[int, int]]]:
-    """Java's hash of a string, and its partition among so many."""
+    """Java's hash of a string, and its partition for a partition count."""
     with JavaMirror(Path(__file__).with_name("StringHashMirror.java")) as mirror:
 
         def call(text: str, partition_count: int) -> tuple[int, int]:

@@ -115,7 +115,7 @@ class ServingPort(ScriptedPort):
         """Kinds of the requests with a response, in order."""
 
     def wait(self, timeout_ms: int) -> None:
-        """Serve and deliver what is possible."""
+        """Serve and deliver as many requests as possible."""
         self.on_wait(timeout_ms)
         for peer in self.peers:
             self._serve(peer)

@@ -292,7 +292,7 @@ def test_a_batch_that_decompresses_to_too_much_is_an_error() -> None:
 def test_a_batch_that_is_not_compressed_has_no_limit(
     data: bytes, aborted: Sequence[tuple[int, int]] | None
 ) -> None:
-    """It is as large as what was fetched, whether it is read in a span or by itself."""
+    """It is as large as the fetched bytes, whether it is read in a span or by itself."""
     small = ConsumerConfig.from_settings(
         bootstrap_servers="boot:9092", decompressed_max_bytes=1_024
     )

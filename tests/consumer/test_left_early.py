@@ -1,4 +1,4 @@
-"""Batches that an application leaves in the middle: what is returned again and committed."""
+"""Batches that an application leaves early: records returned again, and commits."""
 
 from __future__ import annotations
 

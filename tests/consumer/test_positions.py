@@ -1,4 +1,4 @@
-"""PositionManager: how partitions get a position, and what is reported when one is lost."""
+"""PositionManager: initial positions of partitions, and reports of lost ones."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def inflated(
 def with_group_data(
     response: Message, version: int, *, shape: str, size_bytes: int
 ) -> tuple[str, bytes]:
-    """Give the first member so many bytes of partitions, of a shape in `GROUP_SHAPES`."""
+    """Give the first member this many bytes of partitions, in a shape of `GROUP_SHAPES`."""
     response = copy.deepcopy(response)
     places = _places(response, type(response).__name__)
     owner, field = next((owner, field) for owner, field, _ in places if field in _GROUP_DATA)
@@ -217,7 +217,7 @@ TopicNumbers = list[tuple[str, range]]
 
 
 def topics_of(shape: str, size_bytes: int) -> TopicNumbers:
-    """Return partitions that take about so many bytes of an assignment."""
+    """Return partitions that take about this many bytes of an assignment."""
     numbers_max = ELEMENTS_MAX * NUMBERS_PER_ELEMENT_MAX - 20
     if shape == "many topics":
         count = min(size_bytes // 40, ELEMENTS_MAX // 2)

@@ -64,7 +64,7 @@ def usual(codec: Codec, size_bytes: int) -> MadeUp:
 
 
 def made_up(seed: int, size_bytes: int) -> MadeUp:
-    """Return what a seed stands for."""
+    """Build the case of a seed."""
     chance = random.Random(seed)
     codec = CODECS[seed % len(CODECS)]
     kinds = chance.sample(KINDS, chance.choice([1, 1, 2, 3]))

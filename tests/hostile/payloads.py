@@ -421,7 +421,7 @@ def record(content: bytes, size: int | None = None) -> bytes:
 
 @cache
 def headers(count: int) -> bytes:
-    """Return a record with so many headers, each of a name and a value, in zstd."""
+    """Return a record with this many headers, each of a name and a value, in zstd."""
     each = many(count, lambda i: b"\x0a%05x" % i + b"\x02v")
     content = b"\0\0\0\x01\x01" + zigzag(count) + each
     return bytes(cramjam.zstd.compress(record(content), 3))
@@ -486,7 +486,7 @@ def wrapped(depth: int) -> bytes:
 
 @cache
 def aborted(count: int) -> bytes:
-    """Return a Fetch response of version 12 with so many aborted transactions."""
+    """Return a Fetch response of version 12 with this many aborted transactions."""
     each = many(count, lambda i: INT64(i) + INT64(0) + b"\0")
     found = INT32(0) + INT16(0) + INT64(9) * 2 + INT64(0) + varint(count + 1) + each
     found += INT32(-1) + varint(1) + b"\0"
@@ -499,20 +499,20 @@ def aborted(count: int) -> bytes:
 
 @cache
 def members(count: int) -> bytes:
-    """Return a JoinGroup response of version 7 with so many members."""
+    """Return a JoinGroup response of version 7 with this many members."""
     each = many(count, lambda i: b"\x08%07x" % i + b"\0" + varint(1) + b"\0")
     head = INT32(0) + INT16(0) + INT32(1) + compact("consumer") + compact("range")
     return head + compact("m") + compact("m") + varint(count + 1) + each + b"\0"
 
 
 def cluster_named(size_bytes: int) -> bytes:
-    """Encode a Metadata response of version 9 with only a cluster id of so many bytes."""
+    """Encode a Metadata response of version 9 with only a cluster id of this many bytes."""
     name = varint(size_bytes + 1) + b"c" * size_bytes
     return INT32(0) + varint(1) + name + INT32(-1) + varint(1) + INT32(0) + b"\0"
 
 
 def member_named(size_bytes: int) -> bytes:
-    """Return a JoinGroup response of version 7 with a member id of so many bytes."""
+    """Return a JoinGroup response of version 7 with a member id of this many bytes."""
     head = INT32(0) + INT16(0) + INT32(1) + compact("consumer") + compact("range")
     return head + compact("m") + varint(size_bytes + 1) + b"m" * size_bytes + varint(1) + b"\0"
 

@@ -61,7 +61,7 @@ HARMLESS: Final = ("os.listdir", "os.scandir", "os.putenv", "os.unsetenv", "temp
 
 
 class Watch:
-    """Notes what happens while it is on. A hook of the interpreter cannot be taken away."""
+    """An audit hook that records events while it is on. Python cannot remove such hooks."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = os.path.realpath(folder)
@@ -94,7 +94,7 @@ class Watch:
 
 
 def reach_of(setting: Setting[Any]) -> str:
-    """Return what a setting names by its kind: code, a file or a URL, "any" if it is free text.
+    """Return the target of a setting's kind: code, a file or a URL, "any" for free text.
 
     The empty text stands for a setting that names nothing.
     """
@@ -170,7 +170,7 @@ class Settings:
         return found
 
     def _values_of(self, setting: Setting[Any]) -> list[str]:
-        """Return what a setting may name."""
+        """Return the targets that a setting may name."""
         if setting.name == "sasl_jaas_config":
             return list(self._login_texts())
         named = {"FILE": self._files, "URL": self._urls, "IMPORT": self._names}

@@ -125,7 +125,7 @@ def usual_cost(codec: Codec) -> float:
 
 
 def flaws_of(found: MadeUp) -> list[str]:
-    """Return what is beyond a limit each time that it is measured."""
+    """Return the costs that exceed a limit in every measurement."""
     level = "read_committed" if found.aborted else "read_uncommitted"
     times_max = MIXED_TIMES_USUAL_MAX if found.is_mixed else TIMES_USUAL_MAX
     limit = times_max * usual_cost(found.codec)
@@ -251,7 +251,7 @@ def flaws_of_responses(
     size_bytes: int,
     usual_response_cost: float,
 ) -> list[str]:
-    """Return what is beyond a limit each time that a call is made, whose responses are inflated."""
+    """Return the costs that exceed a limit in every call with inflated responses."""
     limit = TIMES_USUAL_MAX * usual_response_cost
     for timeout_ms in (CALL_TIMEOUT_MS, *USUAL_TIMEOUTS_MS):
         met = meet(client, call, made(), timeout_ms)

@@ -232,7 +232,7 @@ def dump_log(
 
 
 def dump_segments(version: str, *paths: Path, options: Sequence[str] = ()) -> tuple[bytes, bytes]:
-    """Return what ``DumpLogSegments`` prints for files, and its complaints."""
+    """Run ``DumpLogSegments`` on files; return its output and its complaints."""
     files = ("--files", ",".join(map(str, paths)))
     if version < "4":  # In Scala, whose output cannot be taken within a JVM.
         return _run_process(version, "kafka.tools.DumpLogSegments", *files, *options)

@@ -66,7 +66,7 @@ def committed(servers: str, *partitions: TopicPartition) -> list[int | None]:
 
 
 def read(consumer: Consumer, count: int) -> None:
-    """Poll until there were so many records."""
+    """Poll until this many records have arrived."""
     while count > 0:
         count -= len(consumer.poll(TIMEOUT_S, max_records=count))
 

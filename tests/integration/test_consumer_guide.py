@@ -76,7 +76,7 @@ def program(heading: str, group: str, servers: str, topic: str) -> str:
 
 
 def handled(text: str, is_enough: Callable[[list[int]], bool]) -> list[int]:
-    """Run a program until what was read of it is enough, kill it, and return all it handled."""
+    """Run a program until it has read enough, kill it, and return all records that it handled."""
     numbers: list[int] = []
     with subprocess.Popen(
         [sys.executable, "-c", text], stdout=subprocess.PIPE, cwd=ROOT, text=True

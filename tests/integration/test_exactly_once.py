@@ -1,6 +1,7 @@
 """`ExactlyOnce` on fake brokers with chosen failures, and on real ones.
 
-The truth is what a reader of committed records sees, beside what the group has committed.
+The tests compare the records that a read_committed consumer sees with the group's committed
+offsets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fake cleaner leaves of a log what Kafka's leaves of it.
+"""The fake cleaner leaves the same records of a log as Kafka's.
 
 Goal: a consumer finds in a compacted fake topic what it would find in a real one. Method: each
 script writes the same batches to Kafka and to the fake broker, then lets both clean, and what is
@@ -87,7 +87,7 @@ Rows = dict[str, str | None]
 
 
 class Writer(TransactionalClient):
-    """Writes a log, and says what is in it; a script has it cleaned where it yields."""
+    """A log that a script writes and reads; cleaning runs where the script yields."""
 
     def begin_log(self, start_ms: int, config: Mapping[str, str]) -> None:
         """Make the topic compacted; `start_ms` is the time of the first record."""
@@ -462,7 +462,7 @@ def let_time_pass(cluster: FakeCluster) -> None:
 
 
 def await_equal(read: Callable[[], object], expected: object) -> None:
-    """Wait until a real broker has cleaned so much, or for ten seconds."""
+    """Wait until a real broker has cleaned this much, or for ten seconds."""
     deadline_s = time.monotonic() + 10
     while (found := read()) != expected and time.monotonic() < deadline_s:
         time.sleep(0.05)
@@ -499,7 +499,7 @@ def test_kafkas_own_topics_are_compacted_as_kafkas_are(kafka: RealExchange) -> N
 def test_offsets_of_transactions_and_deletions_are_compacted_as_kafkas_are(
     kafka: RealExchange,
 ) -> None:
-    """Markers stay for `delete.retention.ms`, and so does the tombstone of what was deleted."""
+    """Markers stay for `delete.retention.ms`, and so do tombstones."""
     count = INTERNAL_PARTITION_COUNT
     cluster = FakeCluster(1, group_settings=GroupSettings(offsets_topic_num_partitions=count))
     fake, real = Writer(FakeExchange(cluster)), Writer(kafka)

@@ -305,7 +305,7 @@ def pair(servers: str, topic: str) -> Iterator[tuple[Consumer, Producer]]:
 
 
 def copy_all(consumer: Consumer, producer: Producer, topic: str) -> list[bytes]:
-    """Copy what is left, and return what the output has in the end."""
+    """Copy the remaining records, and return the final contents of the output."""
     for batch in ExactlyOnce(consumer, producer):
         with batch as records:
             for record in records:

@@ -274,7 +274,7 @@ def on_disk(cluster: KafkaCluster, topic: str) -> dict[str, int]:
 
 
 def offsets_of(cluster: KafkaCluster, topic: str) -> Counter[int]:
-    """Count how often a consumer sees each offset, from the start to the present end."""
+    """Count how often a consumer sees each offset, from the start to the current end."""
     partition = TopicPartition(topic, 0)
     with Consumer(bootstrap_servers=cluster.bootstrap_servers) as reader:
         reader.assign([partition])

@@ -1,4 +1,4 @@
-"""AWS_MSK_IAM: what is signed beside what botocore signs, where credentials come from, brokers."""
+"""AWS_MSK_IAM: signatures compared with botocore's, sources of credentials, brokers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SIGNS = pytest.mark.promise(
 
 @pytest.fixture(autouse=True)
 def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Provide an environment with credentials, and files of AWS that there are not."""
+    """Provide an environment with credentials, and without AWS configuration files."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": KEY_ID,
         "AWS_SECRET_ACCESS_KEY": SECRET,

@@ -173,7 +173,7 @@ def test_an_address_that_can_never_serve_is_fatal_alone(controller: LoopbackServ
 
 
 class MoveLog(logging.Handler):
-    """Notes what is logged of moves."""
+    """A log handler that records moves of brokers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ class MoveLog(logging.Handler):
 
 @contextmanager
 def moves_logged() -> Iterator[MoveLog]:
-    """Collect what is logged of moves."""
+    """Collect the log lines about moves of brokers."""
     handler, log = MoveLog(), logging.getLogger("pykclient.network")
     level = log.level
     log.addHandler(handler)

@@ -1,4 +1,4 @@
-"""Brokers since Kafka 2.1 are spoken to in the versions that they have."""
+"""Brokers since Kafka 2.1 receive requests in the versions that they support."""
 
 from __future__ import annotations
 

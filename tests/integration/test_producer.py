@@ -68,7 +68,7 @@ def test_every_kind_of_acknowledgement_is_waited_for(
 
 
 def _await_leader(cluster: KafkaCluster, topic: str) -> None:
-    """Wait until the partition has a leader: with acks=0, what comes early is lost by design."""
+    """Wait until the partition has a leader: with acks=0, earlier records are lost by design."""
     partition = TopicPartition(topic, 0)
     with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
         assert consumer.end_offsets([partition]) == {partition: 0}

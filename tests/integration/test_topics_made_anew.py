@@ -34,7 +34,7 @@ def servers(request: pytest.FixtureRequest) -> str:
 
 
 def make(servers: str, topic: str, count: int) -> None:
-    """Make a topic, as soon as brokers have done with the one before, with so many records."""
+    """Create a topic with this many records, once brokers have removed its predecessor."""
     deadline_s = time.monotonic() + TIMEOUT_S
     with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
         while True:
@@ -92,7 +92,7 @@ class Writing:
                 self.deliveries.append(self._producer.send(self._topic, number, partition=0))
 
     def await_more(self) -> None:
-        """Wait until what is sent from now on arrives."""
+        """Wait until new records arrive."""
         first = len(self.deliveries)
         deadline_s = time.monotonic() + TIMEOUT_S
         while len(self.deliveries) <= first + 100:

@@ -116,7 +116,7 @@ def command(cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]) -> Comman
 
 
 def hang(cluster: KafkaCluster, partition: TopicPartition) -> InitProducerIdResponse:
-    """Leave a transaction open in a partition; return who did."""
+    """Leave a transaction open in a partition; return its producer."""
     exchange = RealExchange(cluster.bootstrap_servers)
     named = InitProducerIdRequest(
         transactional_id=f"hanging-{uuid.uuid4().hex[:8]}",
@@ -227,7 +227,7 @@ def test_what_is_listed_and_described_is_what_kafkas_tool_says(
 
 
 def java_row(cluster: KafkaCluster, name: str, *arguments: str) -> dict[str, str]:
-    """Return what Kafka's own tool prints of one transactional id, by heading."""
+    """Describe one transactional id with Kafka's own tool; return its output by heading."""
     heading, *rows = java_transactions(cluster, *arguments)
     (row,) = (row for row in rows if name in row)
     # A transaction that has ended has neither a time of its start nor partitions.

@@ -1,4 +1,4 @@
-"""A producer's metrics of its calls grow by what was really waited, and else do not."""
+"""Waits of the producer's calls increase its metrics by the time waited, and nothing else does."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def waited_ns(producer: Producer) -> dict[str, float]:
 def waits(
     producer: Producer, name: str, *, least_ms: int = DELAY_MS - 50, beside: tuple[str, ...] = ()
 ) -> Iterator[None]:
-    """Check that this metric grows by what is waited here, and no other but those `beside`."""
+    """Check that this metric grows by the time waited here, and no other but `beside`."""
     before, started_ns = waited_ns(producer), time.monotonic_ns()
     yield
     elapsed_ns = time.monotonic_ns() - started_ns

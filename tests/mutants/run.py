@@ -67,7 +67,7 @@ class Run(NamedTuple):
 
 
 def why_not_sound(tests: Iterable[str], run: Run) -> list[str]:
-    """Return which tests do not pass without a defect."""
+    """Return the tests that fail without a defect."""
     wrong = [test for test in tests if run.line_of(test, "PASSED") is None]
     if not wrong and run.status != 0:
         return [f"pytest ended with status {run.status}"]
@@ -167,7 +167,7 @@ class Trial(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plant what is chosen; the exit status."""
+    """Plant the chosen defects; return the exit status."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__.split("\n")[0])
     parser.add_argument("--jobs", type=int, default=2, help="how many at the same time")
     parser.add_argument("--only", default="", help="those with this in file or sentence")
@@ -189,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _try_all(defects: Sequence[Defect], folder: Path, job_count: int) -> Iterator[Trial]:
-    """Yield what came of each defect, once it is printed; nothing if tests fail without one."""
+    """Print and yield the outcome of each defect; yield nothing if tests fail without one."""
     first = Copy(folder / "0")
     first.check_is_used()
     for core in sorted({defect.core for defect in defects}):

@@ -240,7 +240,7 @@ def test_another_token_is_fetched_a_second_after_one_was_refused() -> None:
 
 
 def fetches_in(seconds: int, bench: Bench, *, is_refused_by_broker: bool) -> int:
-    """Return how often a source is called while connections always need a token."""
+    """Count the calls of a token source while connections always need a token."""
     begun_ms = bench.now_ms
     count = bench.source.count
     ready: list[BaseException | None] = []

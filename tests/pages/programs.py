@@ -134,7 +134,7 @@ class _Written(io.StringIO):
         return count
 
     def close(self) -> None:
-        """Keep what was printed: a program closes its output at its end, and the test reads it."""
+        """Keep the output: a program closes its streams at its end, and the test reads them."""
 
     def look(self, text: str) -> None:
         is_ready = signal.getsignal(self._signal) is not signal.SIG_DFL
@@ -144,7 +144,7 @@ class _Written(io.StringIO):
 
 
 class _Logged(logging.Handler):
-    """Has what is logged looked at, too."""
+    """A log handler that also checks each line."""
 
     def __init__(self, written: _Written) -> None:
         super().__init__(logging.INFO)

@@ -73,7 +73,7 @@ class WatchedConsumer(Consumer):
 
 
 class WatchedProducer(Producer):
-    """Notes how many polls of the consumer have ended while a `send` held up the loop."""
+    """A producer that counts the consumer's polls that end while a `send` blocks the loop."""
 
     def __init__(self, **settings: Any) -> None:
         self.polls_ended: list[int] = []

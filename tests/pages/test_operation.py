@@ -47,7 +47,7 @@ def bill_count(fake: FakeKafka) -> int:
 
 
 def run_until_billed(fake: FakeKafka, count: int) -> int:
-    """Run the service until there are so many bills, and their orders committed; its status."""
+    """Run the service until there are this many bills with committed orders; return its status."""
     program = programs()["bill_orders.py"].at(fake.bootstrap_servers)
     commit = "consumer.commit(records)"
     program = program.with_words({commit: f'{commit}; log.info("committed")'})

@@ -303,7 +303,7 @@ class SenderBench:
         return list(result.requests)
 
     def drain(self, node_id: int = 1, size_bytes_max: int = 10**6) -> list[ProducerBatch]:
-        """Drain what is ready for a node, bypassing the sender."""
+        """Drain the ready batches of a node, bypassing the sender."""
         self.accumulator.look(self.now_ms)
         return self.accumulator.drain(
             node_id, self.now_ms, size_bytes_max=size_bytes_max, may_send=lambda _: True

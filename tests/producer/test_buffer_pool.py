@@ -48,7 +48,7 @@ def waiting(
 
 
 def taken(pool: BufferPool, waiter: MemoryWaiter) -> int:
-    """Return what a waiter was granted, and reset its grant to nothing."""
+    """Return a waiter's grant, and reset it."""
     batch = holder()
     pool.hand_to(waiter, batch)
     return batch.reserved_bytes

@@ -23,7 +23,7 @@ def batch(partition: int = 0) -> ProduceResult:
 def end(
     result: ProduceResult, base_offset: int | None = 0, error: KafkaError | None = None
 ) -> None:
-    """Do what the sender and the driver do when a batch ends."""
+    """End a batch as sender and driver do."""
     if error is None:
         result.succeed(base_offset, 7)
     else:

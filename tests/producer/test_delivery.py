@@ -1,4 +1,4 @@
-"""ProduceResult and its deliveries: what is known, and which callbacks run when."""
+"""ProduceResult and its deliveries: available results, and the order of callbacks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OpenBatch:
         self.run_callbacks()
 
     def run_callbacks(self) -> None:
-        """Do what a driver does when a result ends."""
+        """End a result as a driver does."""
         call = self.result.take_call()
         if call is not None:
             call()

@@ -1,4 +1,4 @@
-"""RowTables: which sequences are accepted, and what is rejected before anything is sent."""
+"""RowTables: accepted sequences, and those rejected before anything is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Framing: however the bytes are cut, the same frames come out; what is no frame is refused."""
+"""Framing: the same frames for any split of the bytes, and errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wire types, read and written: golden bytes from Kafka's guide, limits, what is refused."""
+"""The wire types, read and written: golden bytes from Kafka's guide, limits, invalid input."""
 
 from __future__ import annotations
 

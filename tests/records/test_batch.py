@@ -1,4 +1,4 @@
-"""Fetched batches: what is read, what is refused and where it stood, and that it never spins."""
+"""Fetched batches: valid and invalid ones, the place of errors, and termination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same bytes as Java: its batches are read here, and what is written here Java reads.
+"""The same bytes as Java: each side reads the batches of the other.
 
 The batches of ``golden/java.json`` need no JVM; the other tests call a Java process with Kafka's
 own classes and are skipped where there is none.

@@ -1,4 +1,4 @@
-"""A segment in a file: read piece by piece, found by index, and what is good of a damaged one.
+"""A segment in a file: read in pieces, searched by index, and recovered if damaged.
 
 Entries of an index are found by bisection; a file that cannot be one is refused.
 """

@@ -47,7 +47,7 @@ class History:
         self._end = 0
 
     def update(self) -> None:
-        """Add what is new in the log."""
+        """Add the new records of the log."""
         for batch in self.log.batches(self._end):
             if batch.last_offset >= self.log.high_watermark:
                 return

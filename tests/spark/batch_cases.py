@@ -1,4 +1,4 @@
-"""Batch reads, by what is the same through Spark's own connector and this one, and what is not.
+"""Batch reads that are equal through Spark's own connector and this one, and those that differ.
 
 In options and complaints ``$plain`` is the name of the topic `plain` of `EveryTopic`, and so on.
 

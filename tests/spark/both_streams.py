@@ -57,7 +57,7 @@ class OfficialStream:
         return OfficialStream(self._spark, folder)
 
     def run(self, options: Mapping[str, str]) -> Run:
-        """Read what there is. Raises: `StreamingQueryException`."""
+        """Read all available records. Raises: `StreamingQueryException`."""
         records: list[Row] = []
         task_counts: list[int] = []
 
@@ -87,7 +87,7 @@ class StreamHere:
         self.end = end
 
     def run(self, options: Mapping[str, str]) -> Run:
-        """Read what there is, with a new reader and consumer, as new processes of Spark do."""
+        """Read all available records with a new reader and consumer, as new Spark processes do."""
         records: list[Row] = []
         ends: list[Offsets] = []
         task_counts: list[int] = []

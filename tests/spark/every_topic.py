@@ -110,7 +110,7 @@ class TopicMaker:
         )
 
     def filled(self, stem: str, *counts: int, **config: str) -> str:
-        """Return a topic with so many records in each partition, a second apart."""
+        """Create a topic with this many records in each partition, a second apart."""
         topic = self._new(stem, len(counts), config)
         producer = self._producer()
         for partition, count in enumerate(counts):

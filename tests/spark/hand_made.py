@@ -81,7 +81,7 @@ class HandMade:
         checksum_file(self.folder / name).unlink()
 
     def cut(self, name: str, size: int) -> None:
-        """Leave so many bytes of a file, and its checksums as a crash leaves them: none."""
+        """Keep this many bytes of a file, and no checksums, as after a crash."""
         file = self.folder / name
         file.write_bytes(file.read_bytes()[:size])
         checksum_file(file).unlink()

@@ -39,7 +39,7 @@ class LoggedStream:
         return sorted(value for batch in self.batches for value in batch)
 
     def run(self, options: Mapping[str, str], *, crashes: bool = False) -> None:
-        """Read what there is in a new process, which may crash in its first batch.
+        """Read all available records in a new process, which may crash in its first batch.
 
         Raises: what the reader raises, and `CrashError`.
         """

@@ -54,7 +54,7 @@ class Defect:
         yield from ()
 
     def after(self, step: Step, result: Result, *, is_abort: bool) -> Result:
-        """Return what a step's result is said to be."""
+        """Return the result of a step, or a false one."""
         del step, is_abort
         return result
 
@@ -101,7 +101,7 @@ class EndsBeforeDecision(Defect):
 
 
 class IgnoresDecision(Defect):
-    """A driver does not see what is decided."""
+    """A driver that does not see the decided batch."""
 
     def after(self, step: Step, result: Result, *, is_abort: bool) -> Result:
         del is_abort
@@ -111,7 +111,7 @@ class IgnoresDecision(Defect):
 
 
 class AbortIgnoresDecision(Defect):
-    """The abort after a commit that has raised does not see what is decided."""
+    """An abort after a failed commit that does not see the decided batch."""
 
     def after(self, step: Step, result: Result, *, is_abort: bool) -> Result:
         return None if is_abort and isinstance(step, Fence) else result

@@ -1,4 +1,4 @@
-"""SinkJudge: what must hold of an exactly-once sink after each step, by brokers' logs alone.
+"""SinkJudge: the rules of an exactly-once sink after each step, checked in the brokers' logs.
 
 Of the topic it reads what a reader of committed records gets, by markers and not by the client's
 code; of the sink's record what is committed for its group, and what a transaction has whose commit
@@ -33,12 +33,12 @@ class Row(NamedTuple):
     attempt: int
 
     def to_value(self) -> bytes:
-        """Return what is sent."""
+        """Return the rows to send."""
         return b"%d %d %d" % self
 
     @classmethod
     def from_value(cls, value: bytes | None) -> Row:
-        """Return what was sent."""
+        """Return the rows that were sent."""
         assert value is not None
         return cls(*map(int, value.split()))
 
@@ -108,7 +108,7 @@ class SinkJudge:
             assert log.last_stable_offset == log.log_end_offset, "readers wait"
 
     def rows(self, partition: int) -> list[Row]:
-        """Return what is committed in a partition, in its order."""
+        """Return the committed rows of a partition, in order."""
         return [row for _, row in self._partitions[partition].rows]
 
     # The record.
@@ -152,7 +152,7 @@ class SinkJudge:
         return SinkRecord.from_text(self._sink_id, number, "".join(pieces))
 
     def _part(self, part: int) -> tuple[int, str] | None:
-        """Return the number and text of what is decided, whether or not each marker is there."""
+        """Return number and text of the decided rows, whether or not their markers are written."""
         offsets = self._cluster.groups.offsets(sink_group(self._sink_id, part))
         found = [(each.offset, each.metadata) for each in offsets._committed.values()]
         driver = self._cluster.transactions.find(driver_id(self._sink_id))
@@ -187,7 +187,7 @@ class _CommittedRows:
         """By producer id."""
 
     def look(self) -> None:
-        """Take what is new in the log."""
+        """Read the new records of the log."""
         log = self._partition.log
         assert log.log_end_offset >= self._next_offset, "the log has lost its end"
         if log.log_end_offset == self._next_offset:

@@ -34,7 +34,7 @@ ROW_COUNT = 3
 
 
 class Call(NamedTuple):
-    """One call that a source noted: what was called, with what, by which process, and when."""
+    """One recorded call of a source: name, arguments, process and time."""
 
     name: str
     argument: object

@@ -1,4 +1,4 @@
-"""Topics that are missing or go, brokers that go, times without records: what is said, and when.
+"""Missing and deleted topics, lost brokers, timeouts without records: errors and their timing.
 
 Without Spark, which calls the same methods and shows what they raise.
 """
@@ -115,7 +115,7 @@ def begin(servers: str, topic: str = TOPIC, **options: str) -> None:
 
 
 def begin_available_now(servers: str, topic: str = TOPIC, **options: str) -> None:
-    """Start a stream with the trigger of what is available."""
+    """Start a stream with the trigger availableNow."""
     with stream_of(servers, topic, **options) as stream:
         stream.prepareForTriggerAvailableNow()
         stream.latestOffset(stream.initialOffset(), ReadAllAvailable())

@@ -57,7 +57,7 @@ class Story:
         self.is_cut = False
 
     def send(self, topic: str, *counts: int) -> None:
-        """Send so many records to each partition."""
+        """Send this many records to each partition."""
         with Producer(bootstrap_servers=self.servers) as producer:
             for partition, count in enumerate(counts):
                 for _ in range(count):
@@ -99,7 +99,7 @@ class Story:
         return dict(found)
 
     def command(self, part: str, *arguments: str, status: int = 0) -> list[dict[str, Any]]:
-        """Return what the command prints as JSON; `stderr` has its complaints."""
+        """Run the command and parse its JSON; `stderr` has its complaints."""
         self._capsys.readouterr()
         brokers = ("-b", self.servers) if part in ("check", "rewind") else ()
         words = ["spark", "checkpoint", part, str(self.folder), "-J", *brokers, *arguments]

@@ -1,4 +1,4 @@
-"""Changes of checkpoints that are made by hand: what is written, removed, kept, and refused."""
+"""Changes of checkpoints made by hand: writes, removals, untouched files and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and record of the exactly-once sink: what is written is read back, mistakes are named."""
+"""Names and record of the exactly-once sink: round trips, and errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Topics:
                     producer.send(topic, b"v", partition=partition)
 
     def delete_heads(self, topic: str, *offsets: int) -> None:
-        """Delete what lies before these offsets of its partitions."""
+        """Delete the records before these offsets of its partitions."""
         before = [WitnessPartition(topic, number, at) for number, at in enumerate(offsets)]
         for deletion in self._admin.delete_records(before).values():
             deletion.result(TIMEOUT_S)

@@ -58,7 +58,7 @@ class MovingQuery:
         self.state: dict[int, list[int]] = {}
 
     def send(self, *counts: int) -> None:
-        """Send so many records to each partition."""
+        """Send this many records to each partition."""
         with Producer(bootstrap_servers=self._servers) as producer:
             for partition, count in enumerate(counts):
                 self._sent[partition] += count
@@ -70,7 +70,7 @@ class MovingQuery:
         return {partition: [*range(count)] for partition, count in enumerate(self._sent) if count}
 
     def run(self, source: str, **options: object) -> list[int]:
-        """Read what there is, and return how many partitions each batch has found records in."""
+        """Read all available records; return how many partitions each batch had records of."""
         sizes = []
 
         def keep(changed: DataFrame, _: int) -> None:
@@ -361,7 +361,7 @@ class RunningQueries:
             self._queries.pop().stop()
 
     def send(self, *counts: int) -> None:
-        """Send so many records to each partition, and wait until both queries find nothing."""
+        """Send this many records to each partition, and wait until both queries are idle."""
         with Producer(bootstrap_servers=self._servers) as producer:
             for partition, count in enumerate(counts):
                 for _ in range(count):

@@ -1,4 +1,4 @@
-"""Starts, and what changes between two of them, through Spark's own Kafka source and this one.
+"""Starts and changes between two of them, through Spark's own Kafka source and this one.
 
 Each cell runs a query of each source in Spark, on the same topics. The query ends in its first
 batch or behind it; then something changes, and it starts again from its checkpoint. This source
@@ -64,7 +64,7 @@ class Query:
         self.values = Counter[str]()
 
     def runs(self, options: Mapping[str, str], *, is_cut: bool = False) -> bool:
-        """Read what there is; False where the query fails."""
+        """Read all available records; return False if the query fails."""
 
         def keep(batch: DataFrame, _: int) -> None:
             found = [bytes(row["value"]).decode() for row in batch.collect()]

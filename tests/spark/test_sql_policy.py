@@ -61,7 +61,7 @@ def requested() -> Iterator[list[str]]:
 
 
 def select(spark: SparkSession, brokers: FakeKafka, settings: dict[str, str]) -> str:
-    """Return what Spark complains of when a view with these settings is read."""
+    """Return Spark's error for reading a view with these settings."""
     options = {f"kafka.{key}": value for key, value in settings.items()}
     options |= {"kafka.bootstrap.servers": brokers.bootstrap_servers, "subscribe": "t"}
     text = ", ".join(f"`{name}` '{value}'" for name, value in options.items())

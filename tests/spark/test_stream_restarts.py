@@ -92,7 +92,7 @@ class World:
         return sent
 
     def send_more(self) -> None:
-        """Send what the query has to read after the change."""
+        """Send the records that the query has to read after the change."""
         for partition in (R0, R1, B0):
             self.wanted.update(self.send(partition, 2))
 

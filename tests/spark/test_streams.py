@@ -42,7 +42,7 @@ class Stream:
         self._path = path
 
     def send(self, *counts: int) -> None:
-        """Send so many records to each partition."""
+        """Send this many records to each partition."""
         with Producer(bootstrap_servers=self.servers) as producer:
             for partition, count in enumerate(counts):
                 for _ in range(count):

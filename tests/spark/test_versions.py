@@ -58,7 +58,7 @@ def send(servers: str, count: int) -> None:
 
 
 def ends(offset: Offset) -> list[int]:
-    """Return where the partitions end."""
+    """Return the ends of the partitions."""
     return [end for _, end in sorted(StreamOffset.from_json(offset).ends.items())]
 
 

@@ -131,7 +131,7 @@ class _Reading:
         self._positions: dict[int, int] = {}
         """Next offset of each partition since its assignment."""
         self._ends: dict[int, int] = {}
-        """End of what was ever read of each partition."""
+        """The end of the records ever read of each partition."""
         self._finished: dict[int, int] = {}
 
     def wrong(self, events: Sequence[Event], log: Mapping[int, Sequence[int]]) -> Iterator[str]:

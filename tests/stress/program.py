@@ -50,14 +50,14 @@ def send(producer: Producer, thread: int, count: int) -> None:
 
 
 def watch(consumer: Consumer, is_over: threading.Event) -> None:
-    """Do what other threads may, until it is over."""
+    """Use the clients as other threads may, until the program ends."""
     while not is_over.wait(0.01):
         assert consumer.metrics()
         consumer.wakeup()
 
 
 def read(consumer: Consumer, count: int, senders: Sequence[Future[None]]) -> dict[int, list[int]]:
-    """Read so many records, or until a sender fails; return each thread's numbers as they came."""
+    """Read this many records, or until a sender fails; return each thread's numbers in order."""
     numbers: dict[int, list[int]] = defaultdict(list)
     found_count = 0
     while found_count < count and not any(s.done() and s.exception() for s in senders):

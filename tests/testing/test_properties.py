@@ -1,4 +1,4 @@
-"""Settings of each server: roles and listeners, and what a small cluster can provide.
+"""Settings of each server: roles, listeners, and limits of a small cluster.
 
 This package's own reader of the format must return what was written.
 """

@@ -1,4 +1,4 @@
-"""The fault proxy: which frames a fault applies to, its effect, and what is buffered.
+"""The fault proxy: the frames that a fault matches, its effect, and buffering.
 
 Responses are matched to their requests; time is simulated.
 """

@@ -1,4 +1,4 @@
-"""The table of what is generated. To use another API, add its name here and run the tool."""
+"""The table of generated APIs. To use another API, add its name here and run the tool."""
 
 from __future__ import annotations
 

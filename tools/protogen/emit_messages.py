@@ -121,7 +121,7 @@ def _class(code: StructCode, *, is_root: bool) -> list[str]:
 
 
 def _shown_as_json(code: StructCode) -> list[str]:
-    """Write which fields some versions lack, and which are tagged, for `message_json`."""
+    """Write the fields that some versions lack, and the tagged ones, for `message_json`."""
     ranges = "".join(
         f'"{code.attribute(field)}": ({versions.low}, {versions.high}), '
         for field in code.fields

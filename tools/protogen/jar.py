@@ -1,4 +1,4 @@
-"""The Kafka jars with the schemas: where they are, what is in them, and running Java on them."""
+"""The Kafka jars with the schemas: their place and contents, and running Java on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expiry of what is unused: offsets of groups, groups, and producers."""
+"""Expiry of unused offsets, groups and producers."""
 
 from __future__ import annotations
 
