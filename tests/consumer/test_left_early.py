@@ -498,7 +498,8 @@ def test_what_is_committed_is_not_returned_again(
     port.logs[0].append(5)
     leave_at(member.poll(LONG_S), 3)
     member.commit_async({A: finished})
-    assert offsets(member.poll(SHORT_S)) == list(range(max(2, finished), 5))
+    again = list(range(max(2, finished), 5))
+    assert offsets(member.poll(LONG_S if again else SHORT_S)) == again
 
 
 def test_a_commit_of_an_earlier_batch_does_not_count_for_the_next(
