@@ -39,7 +39,7 @@ help:
 	@echo "make soak      the long tests that make test leaves out"
 	@echo "make spark-versions  Spark's tests on PySpark 4.0, 4.1 and 4.2; VERSIONS=4.0.0 on one"
 	@echo "make check     style, spelling, types, import rules, generated code"
-	@echo "make chaos     groups, producers, transactions and Spark queries under fire, some three hours; each campaign.py has less"
+	@echo "make chaos     groups, producers, transactions and Spark queries under fire, some three hours; LOADS=producers for some"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
 	@echo "make bench-spark  the Spark connector beside Spark's own, some twenty minutes"
 	@echo "make fuzz      both cores beside each other on made-up input; FUZZ_CASES=100000 of each kind"
@@ -80,12 +80,10 @@ check: java kafka
 	spark=; $(BESIDE_CHECKS) $(PYTHON) -m mypy & types=$$!; $(CHECKS_BESIDE_MYPY); beside=$$?; \
 	  wait $$types; types=$$?; wait $$spark && [ $$types = 0 ] && exit $$beside
 
-# What may be chosen by the environment stands in each campaign.py.
+# LOADS: some of groups, producers, transactions and spark. Each load's table.py names the variables
+# that restrict it.
 chaos: java kafka
-	$(PYTHON) -m tests.chaos.campaign
-	$(PYTHON) -m tests.chaos.producer.campaign
-	$(PYTHON) -m tests.chaos.transactions.campaign
-	$(PYTHON) -m tests.chaos.spark.campaign
+	$(PYTHON) -m tests.chaos.campaign $(LOADS)
 
 bench: java kafka
 	$(PYTHON) benchmarks/suite.py --output bench-output

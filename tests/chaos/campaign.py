@@ -1,12 +1,8 @@
-"""`make chaos`: run every scenario with groups of every kind, several times, and print a table.
+"""`make chaos`: put loads under fire, one after the other, and print the tables of what came of it.
 
-It then prints the table for `benchmarks/RESULTS.md`, section Under fire.
-
-The environment can restrict or extend it:
-
-`CHAOS_ROUNDS`     rounds of each scenario for a group; 3.
-`CHAOS_SCENARIOS`  names of scenarios, separated by commas; all.
-`CHAOS_KINDS`      kinds of groups: ``eager``, ``cooperative``, ``modern``; all.
+``python -m tests.chaos.campaign LOAD...`` runs some of `LOADS`; without names it runs all. Each
+prints a table for `benchmarks/RESULTS.md`. The module of a load names the variables of the
+environment that restrict it.
 
 It exits with status 1 if there is a violation, and prints it.
 
@@ -18,159 +14,105 @@ from __future__ import annotations
 import os
 import sys
 import time
-from subprocess import TimeoutExpired
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from pykclient.cli.table import write_rows
-from pykclient.testing import KafkaCluster
-from tests.chaos.arena import BROKER_SETTINGS, GroupKind
-from tests.chaos.scenarios import SCENARIOS, Scenario
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-ROUND_COUNT = 3
+LOADS: Final = {
+    "groups": "tests.chaos.table",
+    "producers": "tests.chaos.producer.table",
+    "transactions": "tests.chaos.transactions.table",
+    "spark": "tests.chaos.spark.table",
+}
+"""Modules of the loads, imported when they run: only one needs Spark."""
+
+UNKNOWN = "?"
 T = TypeVar("T")
 
-HEAD = (
-    "| fault | records | lost | read twice | longest stall, s: {kinds} | longest close, s |",
-    "| --- | --: | --: | --: | --: | --: |",
-)
-TITLES = {"modern": "KIP-848"}
-UNKNOWN = "?"
-MS_PER_S = 1_000
+
+class Judged(Protocol):
+    """The result of a run."""
+
+    @property
+    def violations(self) -> Sequence[str]: ...
 
 
-class Row(NamedTuple):
-    """Results of a group; if it did not recover, only the time is known."""
-
-    scenario: str
-    group: str
-    rounds: int
-    seconds: int
-    records: int | None = None
-    lost: int | None = None
-    repeated: int | None = None
-    generations: int | None = None
-    failed_commits: int | None = None
-    longest_stall_ms: int | None = None
-    longest_close_ms: int | None = None
-    violations: int = 1
+JudgedT = TypeVar("JudgedT", bound=Judged)
 
 
-class Campaign(NamedTuple):
-    scenarios: tuple[Scenario, ...] = SCENARIOS
-    kinds: tuple[GroupKind, ...] = tuple(GroupKind)
-    round_count: int = ROUND_COUNT
+class TimedRow(Protocol):
+    """A row of a table."""
 
-    @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Campaign:
-        """Parse the environment.
+    @property
+    def seconds(self) -> int: ...
 
-        Raises:
-            ValueError: a name is unknown.
-        """
-        scenarios = {scenario.name: scenario for scenario in SCENARIOS}
-        kinds = {kind.name.lower(): kind for kind in GroupKind}
-        return cls(
-            tuple(_chosen(environment.get("CHAOS_SCENARIOS"), scenarios)),
-            tuple(_chosen(environment.get("CHAOS_KINDS"), kinds)),
-            int(environment.get("CHAOS_ROUNDS", ROUND_COUNT)),
-        )
-
-    def rows(self, kafka: KafkaCluster) -> Iterator[Row]:
-        for scenario in self.scenarios:
-            for kind in self.kinds:
-                yield self._row(kafka, scenario, kind)
-
-    def _row(self, kafka: KafkaCluster, scenario: Scenario, kind: GroupKind) -> Row:
-        name, started_s = kind.name.lower(), time.monotonic()
-        try:
-            judged = scenario.run(kafka, kind, round_count=self.round_count)
-        except (AssertionError, TimeoutExpired) as error:
-            sys.stderr.write(f"{scenario.name}, {name}: {error}\n")
-            return Row(scenario.name, name, self.round_count, round(time.monotonic() - started_s))
-        for violation in judged.violations:
-            sys.stderr.write(f"{scenario.name}, {name}: {violation}\n")
-        return Row(
-            scenario.name,
-            name,
-            self.round_count,
-            round(time.monotonic() - started_s),
-            records=judged.record_count,
-            lost=judged.lost_count,
-            repeated=judged.processed_count - judged.record_count,
-            generations=len(judged.generations),
-            failed_commits=judged.failed_commit_count,
-            longest_stall_ms=judged.stall_ms,
-            longest_close_ms=judged.close_ms,
-            violations=len(judged.violations),
-        )
+    @property
+    def violations(self) -> int: ...
 
 
-def main() -> int:
-    campaign = Campaign.of(os.environ)
-    rows: list[Row] = []
-    with KafkaCluster(brokers=3, config=BROKER_SETTINGS, proxied=True) as kafka:
-        for row in campaign.rows(kafka):
-            sys.stderr.write(f"{row.scenario}, {row.group}: {row.violations} violations\n")
-            rows.append(row)
-    write_rows("scenario", [row._asdict() for row in rows], is_json=False)
-    table = markdown(campaign.scenarios, rows)
-    sys.stdout.write(f"\nFor benchmarks/RESULTS.md, section Under fire:\n\n{table}\n")
-    return int(any(row.violations for row in rows))
+def main(names: Sequence[str]) -> int:
+    """Run loads, and return the exit status."""
+    violation_count = 0
+    for module in chosen(",".join(names) or None, LOADS):
+        load = import_module(module)
+        table, count = load.run(os.environ)
+        violation_count += count
+        sys.stdout.write(f"\nFor benchmarks/RESULTS.md, section {load.SECTION}:\n\n{table}\n")
+    return int(violation_count > 0)
 
 
-def _chosen(names: str | None, choices: Mapping[str, T]) -> list[T]:
+def chosen(names: str | None, choices: Mapping[str, T]) -> tuple[T, ...]:
+    """Return the choices with these names, separated by commas; None means all.
+
+    Raises:
+        ValueError: a name is unknown.
+    """
     if names is None:
-        return list(choices.values())
-    unknown = set(names.split(",")) - choices.keys()
-    if unknown:
+        return tuple(choices.values())
+    if unknown := set(names.split(",")) - choices.keys():
         raise ValueError(f"{sorted(unknown)} are none of {', '.join(choices)}")
-    return [choices[name] for name in names.split(",")]
+    return tuple(choices[name] for name in names.split(","))
 
 
-def markdown(scenarios: Iterable[Scenario], rows: Sequence[Row]) -> str:
-    """Return the table, followed by the duration and the number of violations."""
-    kinds = dict.fromkeys(row.group for row in rows)
-    titles = ", ".join(TITLES.get(kind, kind) for kind in kinds)
-    lines = [line.format(kinds=titles) for line in HEAD]
-    for scenario in scenarios:
-        own = [row for row in rows if row.scenario == scenario.name]
-        cells = [
-            scenario.title,
-            *(_sum(counts) for counts in zip(*map(_counts, own), strict=True)),
-            ", ".join(_seconds(row.longest_stall_ms) for row in own),
-            _longest(row.longest_close_ms for row in own),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+def versions_of(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the versions named in `CHAOS_VERSIONS`, by default all tested ones."""
+    return chosen(environment.get("CHAOS_VERSIONS"), {each: each for each in KAFKA_VERSIONS})
+
+
+def attempt(title: str, run: Callable[[], JudgedT]) -> tuple[JudgedT | None, int]:
+    """Print the violations of a run; return its result, None if it failed, and the seconds."""
+    started_s = time.monotonic()
+    result = None
+    try:
+        result = run()
+    except Exception as error:  # noqa: BLE001 - the run gets a row, and the table is written
+        sys.stderr.write(f"{title}: {error!r}\n")
+    else:
+        report(title, result.violations)
+    return result, round(time.monotonic() - started_s)
+
+
+def report(title: str, violations: Iterable[str]) -> None:
+    """Print violations."""
+    for violation in violations:
+        sys.stderr.write(f"{title}: {violation}\n")
+
+
+def footer(rows: Sequence[TimedRow], what: str) -> list[str]:
+    """Return the end of a table: the number of rows, their duration and violations."""
     minutes = sum(row.seconds for row in rows) / 60
-    rounds = max((row.rounds for row in rows), default=0)
     violations = sum(row.violations for row in rows)
-    lines += [
-        "",
-        f"{len(rows)} groups, {rounds} rounds, {minutes:.0f} min; violations: {violations}",
-    ]
-    return "\n".join(lines)
+    return ["", f"{len(rows)} {what}, {minutes:.0f} min; violations: {violations}"]
 
 
-def _counts(row: Row) -> tuple[int | None, int | None, int | None]:
-    return row.records, row.lost, row.repeated
-
-
-def _sum(counts: Iterable[int | None]) -> str:
-    known = list(counts)
-    return UNKNOWN if None in known else f"{sum(count or 0 for count in known):,}"
-
-
-def _longest(durations_ms: Iterable[int | None]) -> str:
-    known = [each for each in durations_ms if each is not None]
-    return _seconds(max(known, default=None))
-
-
-def _seconds(duration_ms: int | None) -> str:
-    return UNKNOWN if duration_ms is None else f"{duration_ms / MS_PER_S:.1f}"
+def cell(count: int | None) -> str:
+    """Return a number for a table."""
+    return UNKNOWN if count is None else f"{count:,}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

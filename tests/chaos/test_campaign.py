@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.arena import GroupKind
-from tests.chaos.campaign import Campaign, Row, markdown
+from tests.chaos.campaign import LOADS, main
 from tests.chaos.scenarios import SCENARIOS, Scenario, member_killed, topic_grown
+from tests.chaos.table import Campaign, Row, markdown
 
 
 def test_everything_is_done_to_groups_of_every_kind() -> None:
@@ -26,6 +27,11 @@ def test_less_may_be_chosen_and_more_often() -> None:
 def test_what_there_is_not_is_refused_with_what_there_is(key: str) -> None:
     with pytest.raises(ValueError, match=r"\['volcano'\] are none of \w+, \w+"):
         Campaign.of({key: "volcano"})
+
+
+def test_a_load_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match=rf"\['volcano'\] are none of {', '.join(LOADS)}"):
+        main(["groups", "volcano"])
 
 
 def row(scenario: str, group: str, *, stall_ms: int = 1_240, violations: int = 0) -> Row:

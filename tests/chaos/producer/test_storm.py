@@ -8,7 +8,6 @@ import pytest
 
 from tests.chaos.copies import compare
 from tests.chaos.numbers import numbers_of
-from tests.chaos.producer.campaign import Campaign, Weathered, markdown, weather
 from tests.chaos.producer.storm import (
     GIVEN_UP,
     HASTY,
@@ -23,6 +22,7 @@ from tests.chaos.producer.storm import (
     unexplained,
 )
 from tests.chaos.producer.strikes import STRIKES
+from tests.chaos.producer.table import Campaign, Weathered, markdown, weather
 from tests.chaos.producer.writer import EVERY, Journal
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from tests.chaos.spark.arena import (
     BROKERS,
     SparkArena,
 )
-from tests.chaos.spark.campaign import Row, chosen, chosen_deliveries, markdown
 from tests.chaos.spark.canary import SECRET, SECURITY, hide_secret, shown
 from tests.chaos.spark.delivery import Delivery, Kind
 from tests.chaos.spark.judge import (
@@ -29,7 +28,6 @@ from tests.chaos.spark.judge import (
     judged_state,
 )
 from tests.chaos.spark.scenarios import (
-    SCENARIOS,
     Scenario,
     driver_killed_before_the_commit_log,
     driver_killed_between_two_ends,
@@ -39,6 +37,7 @@ from tests.chaos.spark.scenarios import (
     readers,
     task_copied,
 )
+from tests.chaos.spark.table import Campaign, Row, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,14 +198,16 @@ def test_the_judge_of_what_is_committed_takes_one_state_of_a_batch() -> None:
 
 
 def test_scenarios_and_deliveries_are_chosen_by_name() -> None:
-    assert chosen({}) == list(SCENARIOS)
-    assert [one.name for one in chosen({"CHAOS_SPARK_SCENARIOS": "task_copied"})] == ["task_copied"]
+    assert Campaign.of({}) == Campaign()
+    fewer = Campaign.of({"CHAOS_SPARK_SCENARIOS": "task_copied", "CHAOS_SPARK_BATCHES": "6"})
+    assert [one.name for one in fewer.scenarios] == ["task_copied"]
+    assert fewer.batch_count == 6
     with pytest.raises(ValueError, match=r"\['volcano'\] are none of \w+, \w+"):
-        chosen({"CHAOS_SPARK_SCENARIOS": "volcano"})
-    assert chosen_deliveries({}) == [Delivery.AT_LEAST_ONCE, Delivery.PER_TASK]
-    assert chosen_deliveries({"CHAOS_SPARK_DELIVERIES": "PER_TASK"}) == [Delivery.PER_TASK]
+        Campaign.of({"CHAOS_SPARK_SCENARIOS": "volcano"})
+    assert Campaign.of({}).deliveries == (Delivery.AT_LEAST_ONCE, Delivery.PER_TASK)
+    assert Campaign.of({"CHAOS_SPARK_DELIVERIES": "PER_TASK"}).deliveries == (Delivery.PER_TASK,)
     with pytest.raises(ValueError, match=r"\['NEVER'\] are none of AT_LEAST_ONCE, \w+"):
-        chosen_deliveries({"CHAOS_SPARK_DELIVERIES": "NEVER"})
+        Campaign.of({"CHAOS_SPARK_DELIVERIES": "NEVER"})
 
 
 def test_the_table_has_a_row_for_each_query() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.transactions.bounces import BOUNCES, SHORT, Size
-from tests.chaos.transactions.campaign import RUNS, Campaign, Row, markdown
 from tests.chaos.transactions.chain import CHAINS, SHORT_CHAIN
 from tests.chaos.transactions.stalls import SHORT_STALLS, STALLS
+from tests.chaos.transactions.table import RUNS, Campaign, Row, markdown
 
 if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster

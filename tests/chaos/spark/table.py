@@ -1,6 +1,4 @@
-"""Runs every scenario on the Spark cluster, and prints a table; part of `make chaos`.
-
-After it, the table for `benchmarks/RESULTS.md`, section Spark under fire, is printed.
+"""The load ``spark`` of `make chaos`: every scenario on the Spark cluster.
 
 Environment variables limit the run:
 
@@ -10,20 +8,17 @@ Environment variables limit the run:
                           brokers have aborted, which does not occur here.
 `CHAOS_SPARK_BATCHES`     number of batches of each query, at least 5; default: 12.
 
-The exit status is 1 if something was violated; the violations are printed.
-
 Owner: the main thread.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.cli.table import write_rows
 from pykclient.testing import KafkaCluster, SparkCluster
+from tests.chaos.campaign import attempt, cell, chosen, footer
 from tests.chaos.spark.arena import BATCH_COUNT, BROKER_SETTINGS
 from tests.chaos.spark.canary import SECURITY
 from tests.chaos.spark.delivery import Delivery, Kind
@@ -32,11 +27,11 @@ from tests.chaos.spark.scenarios import SCENARIOS, Scenario
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+SECTION = "Spark under fire"
 HEAD = (
     "| fault | query | delivery | records | lost | twice | written again | s |",
     "| --- | --- | --- | --: | --: | --: | --: | --: |",
 )
-UNKNOWN = "?"
 
 
 class Row(NamedTuple):
@@ -53,50 +48,41 @@ class Row(NamedTuple):
     violations: int = 1
 
 
-def chosen(environment: Mapping[str, str]) -> list[Scenario]:
-    """Return the scenarios named by the environment.
+class Campaign(NamedTuple):
+    """Scenarios, deliveries of their sinks, and the number of batches of each query."""
 
-    Raises:
-        ValueError: a scenario is unknown.
-    """
-    known = {scenario.name: scenario for scenario in SCENARIOS}
-    names = environment.get("CHAOS_SPARK_SCENARIOS")
-    if names is None:
-        return list(known.values())
-    if unknown := set(names.split(",")) - known.keys():
-        raise ValueError(f"{sorted(unknown)} are none of {', '.join(known)}")
-    return [known[name] for name in names.split(",")]
+    scenarios: tuple[Scenario, ...] = SCENARIOS
+    deliveries: tuple[Delivery, ...] = (Delivery.AT_LEAST_ONCE, Delivery.PER_TASK)
+    batch_count: int = BATCH_COUNT
 
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Campaign:
+        """Parse the environment.
 
-def chosen_deliveries(environment: Mapping[str, str]) -> list[Delivery]:
-    """Return the deliveries named by the environment.
-
-    Raises:
-        ValueError: a delivery is unknown.
-    """
-    names = environment.get("CHAOS_SPARK_DELIVERIES")
-    if names is None:
-        return [Delivery.AT_LEAST_ONCE, Delivery.PER_TASK]
-    if unknown := set(names.split(",")) - Delivery.__members__.keys():
-        raise ValueError(f"{sorted(unknown)} are none of {', '.join(Delivery.__members__)}")
-    return [Delivery[name] for name in names.split(",")]
+        Raises:
+            ValueError: a name is unknown.
+        """
+        names = {scenario.name: scenario for scenario in SCENARIOS}
+        deliveries = environment.get("CHAOS_SPARK_DELIVERIES", "AT_LEAST_ONCE,PER_TASK")
+        return cls(
+            chosen(environment.get("CHAOS_SPARK_SCENARIOS"), names),
+            chosen(deliveries, Delivery.__members__),
+            int(environment.get("CHAOS_SPARK_BATCHES", BATCH_COUNT)),
+        )
 
 
 def row_of(
     kafka: KafkaCluster, spark: SparkCluster, scenario: Scenario, kind: Kind, *, batch_count: int
 ) -> Row:
     named = (scenario.name, kind.query, kind.delivery.value)
-    title, started_s = ", ".join(named), time.monotonic()
-    try:
-        result = scenario.run(kafka, spark, kind, batch_count=batch_count)
-    except Exception as error:  # noqa: BLE001 - the query gets a row, and the table is written
-        sys.stderr.write(f"{title}: {error!r}\n")
-        return Row(*named, round(time.monotonic() - started_s))
-    for violation in result.violations:
-        sys.stderr.write(f"{title}: {violation}\n")
+    result, seconds = attempt(
+        ", ".join(named), lambda: scenario.run(kafka, spark, kind, batch_count=batch_count)
+    )
+    if result is None:
+        return Row(*named, seconds)
     return Row(
         *named,
-        round(time.monotonic() - started_s),
+        seconds,
         records=result.record_count,
         lost=result.lost_count,
         twice=result.twice_count,
@@ -115,19 +101,16 @@ def markdown(rows: Sequence[Row]) -> str:
             titles[row.scenario],
             row.query,
             row.delivery,
-            *map(_cell, counts),
+            *map(cell, counts),
             str(row.seconds),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    minutes = sum(row.seconds for row in rows) / 60
-    violations = sum(row.violations for row in rows)
-    lines += ["", f"{len(rows)} queries, {minutes:.0f} min; violations: {violations}"]
-    return "\n".join(lines)
+    return "\n".join([*lines, *footer(rows, "queries")])
 
 
-def main() -> int:
-    scenarios, deliveries = chosen(os.environ), chosen_deliveries(os.environ)
-    batch_count = int(os.environ.get("CHAOS_SPARK_BATCHES", BATCH_COUNT))
+def run(environment: Mapping[str, str]) -> tuple[str, int]:
+    """Run the campaign; return its table and the number of violations."""
+    scenarios, deliveries, batch_count = Campaign.of(environment)
     rows: list[Row] = []
     with (
         KafkaCluster(brokers=3, config=BROKER_SETTINGS, proxied=True, security=SECURITY) as kafka,
@@ -143,15 +126,4 @@ def main() -> int:
                     )
                     rows.append(row)
     write_rows("scenario", [row._asdict() for row in rows], is_json=False)
-    sys.stdout.write(
-        f"\nFor benchmarks/RESULTS.md, section Spark under fire:\n\n{markdown(rows)}\n"
-    )
-    return int(any(row.violations for row in rows))
-
-
-def _cell(count: int | None) -> str:
-    return UNKNOWN if count is None else f"{count:,}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return markdown(rows), sum(row.violations for row in rows)

@@ -1,6 +1,4 @@
-"""A million records of two producers, ours and confluent-kafka, with a fault every few seconds.
-
-Part of `make chaos`. It prints the table for `benchmarks/RESULTS.md`, section Producer under fire.
+"""The load ``producers`` of `make chaos`: ours and confluent-kafka, with a fault every few seconds.
 
 The environment can restrict it:
 
@@ -9,15 +7,13 @@ The environment can restrict it:
 `CHAOS_PRODUCER_STRIKES`  names of faults, separated by commas; all.
 `CHAOS_VERSIONS`          versions of Kafka; all tested ones.
 
-It exits with status 1 if ours has a violation, and prints it. What the other client loses, doubles
-or swaps is in the table, and does not change the status.
+What the other client loses, doubles or swaps is in the table, and is no violation.
 
 Owner: the main thread.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from itertools import count
@@ -26,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykclient.testing import KafkaCluster
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.chaos.arena import BROKER_SETTINGS
+from tests.chaos.campaign import chosen, report, versions_of
 from tests.chaos.producer.storm import FULL_STORM, HASTY, OURS, THEIRS, Storm, StormSize, by_strike
 from tests.chaos.producer.strikes import STRIKES
-from tests.chaos.versions import versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +32,7 @@ if TYPE_CHECKING:
     from tests.chaos.producer.storm import Window, Written
     from tests.chaos.producer.strikes import Strike
 
+SECTION = "Producer under fire"
 HEAD = (
     "| Kafka {version}: fault | times | no acknowledgement at all, s: ours, theirs "
     "| none of a partition, s: ours, theirs | ours / theirs |",
@@ -60,14 +57,12 @@ class Campaign(NamedTuple):
             ValueError: a name is unknown.
         """
         known = {strike.name: strike for strike in STRIKES}
-        names = environment.get("CHAOS_PRODUCER_STRIKES", ",".join(known)).split(",")
-        if unknown := set(names) - known.keys():
-            raise ValueError(f"{sorted(unknown)} are none of {', '.join(known)}")
+        strikes = chosen(environment.get("CHAOS_PRODUCER_STRIKES"), known)
         size = FULL_STORM._replace(
             record_count=int(environment.get("CHAOS_PRODUCER_RECORDS", FULL_STORM.record_count)),
             rate=int(environment.get("CHAOS_PRODUCER_RATE", FULL_STORM.rate)),
         )
-        return cls(tuple(known[name] for name in names), versions_of(environment), size)
+        return cls(strikes, versions_of(environment), size)
 
 
 class Weathered(NamedTuple):
@@ -141,22 +136,15 @@ def _seconds(duration_ms: int) -> str:
     return f"{duration_ms / MS_PER_S:.1f}"
 
 
-def main() -> int:
-    campaign = Campaign.of(os.environ)
+def run(environment: Mapping[str, str]) -> tuple[str, int]:
+    """Run the campaign; return its tables and the number of violations of ours."""
+    campaign = Campaign.of(environment)
     tables = []
     violation_count = 0
     for version in campaign.versions:
         with KafkaCluster(3, version, BROKER_SETTINGS, proxied=True) as kafka:
             weathered = weather(kafka, campaign.strikes, campaign.size)
-        for violation in weathered.violations:
-            sys.stderr.write(f"{version}: {violation}\n")
+        report(version, weathered.violations)
         violation_count += len(weathered.violations)
         tables.append(markdown(weathered))
-    text = "\n\n".join(tables)
-    sys.stdout.write(f"\nFor benchmarks/RESULTS.md, section Producer under fire:\n\n{text}\n")
-    sys.stdout.write(f"\nviolations of ours: {violation_count}\n")
-    return int(violation_count > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return "\n\n".join([*tables, f"violations of ours: {violation_count}"]), violation_count

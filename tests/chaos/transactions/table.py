@@ -1,10 +1,7 @@
-"""Transactions under fire: bounced copiers and brokers, broken chains, stalled applications.
+"""The load ``transactions`` of `make chaos`.
 
 It bounces copiers and brokers as Kafka's system tests do, breaks a chain of `ExactlyOnce`, and
 stalls applications between the calls of a transaction.
-
-Part of `make chaos`. It prints the table for `benchmarks/RESULTS.md`, section Transactions under
-fire.
 
 The environment can restrict it:
 
@@ -12,28 +9,22 @@ The environment can restrict it:
     `CHAOS_VERSIONS`            versions of Kafka; all tested ones.
     `CHAOS_TRANSACTIONS_SHORT`  if set: fewer records, and one bounce or stall of each copier.
 
-It exits with status 1 if there is a violation, and prints it.
-
 Owner: the main thread.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import time
-from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.cli.table import write_rows
-from pykclient.errors import KafkaError
 from pykclient.testing import KafkaCluster
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.chaos.arena import BROKER_SETTINGS
+from tests.chaos.campaign import UNKNOWN, attempt, cell, chosen, footer, versions_of
 from tests.chaos.transactions.bounces import BOUNCES, FULL, SHORT, Bounce
 from tests.chaos.transactions.chain import CHAINS, FULL_CHAIN, SHORT_CHAIN, Chain
 from tests.chaos.transactions.stalls import FULL_STALLS, SHORT_STALLS, STALLS, Stall
-from tests.chaos.versions import versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +38,7 @@ HEAD = (
     "| lost | doubled | out of order | s |",
     "| --- | --- | --- | --: | --: | --: | --: | --: | --: | --: |",
 )
-UNKNOWN = "?"
+SECTION = "Transactions under fire"
 RUNS: tuple[Run, ...] = (*BOUNCES, *CHAINS, *STALLS)
 
 
@@ -81,12 +72,8 @@ class Campaign(NamedTuple):
         Raises:
             ValueError: a name is unknown.
         """
-        known = {run.name: run for run in RUNS}
-        names = environment.get("CHAOS_TRANSACTIONS_RUNS", ",".join(known)).split(",")
-        if unknown := set(names) - known.keys():
-            raise ValueError(f"{sorted(unknown)} are none of {', '.join(known)}")
         return cls(
-            tuple(known[name] for name in names),
+            chosen(environment.get("CHAOS_TRANSACTIONS_RUNS"), {run.name: run for run in RUNS}),
             versions_of(environment),
             bool(environment.get("CHAOS_TRANSACTIONS_SHORT")),
         )
@@ -100,20 +87,14 @@ class Campaign(NamedTuple):
 
 
 def row_of(campaign: Campaign, kafka: KafkaCluster, run: Run) -> Row:
-    started_s = time.monotonic()
-    title = f"{run.name}, {kafka.version}"
-    try:
-        result = campaign.result(kafka, run)
-    except (AssertionError, TimeoutExpired, KafkaError) as error:
-        sys.stderr.write(f"{title}: {error!r}\n")
-        return Row(run.name, kafka.version, round(time.monotonic() - started_s))
-    for violation in result.violations:
-        sys.stderr.write(f"{title}: {violation}\n")
+    result, seconds = attempt(f"{run.name}, {kafka.version}", lambda: campaign.result(kafka, run))
+    if result is None:
+        return Row(run.name, kafka.version, seconds)
     judged = result.judged
     return Row(
         run.name,
         kafka.version,
-        round(time.monotonic() - started_s),
+        seconds,
         records=judged.record_count,
         struck=result.strike_count,
         open=result.open_count,
@@ -127,46 +108,32 @@ def row_of(campaign: Campaign, kafka: KafkaCluster, run: Run) -> Row:
 
 def markdown(rows: Sequence[Row]) -> str:
     """Return the table, followed by the duration and the number of violations."""
-    lines = [*HEAD, *map(_line, rows)]
-    minutes = sum(row.seconds for row in rows) / 60
-    violations = sum(row.violations for row in rows)
-    lines += ["", f"{len(rows)} runs, {minutes:.0f} min; violations: {violations}"]
-    return "\n".join(lines)
+    return "\n".join([*HEAD, *map(_line, rows), *footer(rows, "runs")])
 
 
-def main() -> int:
-    campaign = Campaign.of(os.environ)
+def run(environment: Mapping[str, str]) -> tuple[str, int]:
+    """Run the campaign; return its table and the number of violations."""
+    campaign = Campaign.of(environment)
     rows: list[Row] = []
     for version in campaign.versions:
-        runs = [run for run in campaign.runs if run.is_for(version)]
+        runs = [each for each in campaign.runs if each.is_for(version)]
         if not runs:
             continue
         with KafkaCluster(3, version, BROKER_SETTINGS, proxied=True) as kafka:
-            for run in runs:
-                row = row_of(campaign, kafka, run)
+            for each in runs:
+                row = row_of(campaign, kafka, each)
                 sys.stderr.write(f"{row.run}: {row.violations} violations\n{_line(row)}\n")
                 rows.append(row)
     write_rows("run", [row._asdict() for row in rows], is_json=False)
-    sys.stdout.write(
-        f"\nFor benchmarks/RESULTS.md, section Transactions under fire:\n\n{markdown(rows)}\n"
-    )
-    return int(any(row.violations for row in rows))
+    return markdown(rows), sum(row.violations for row in rows)
 
 
 def _line(row: Row) -> str:
-    run = next(run for run in RUNS if run.name == row.run)
+    run = next(each for each in RUNS if each.name == row.run)
     struck = UNKNOWN if row.struck is None else f"{row.struck} ({row.open})"
     cells = (
-        *(run.title, run.strikes, row.version, _cell(row.records), struck),
-        *map(_cell, (row.aborted, row.lost, row.doubled, row.swapped)),
+        *(run.title, run.strikes, row.version, cell(row.records), struck),
+        *map(cell, (row.aborted, row.lost, row.doubled, row.swapped)),
         str(row.seconds),
     )
     return f"| {' | '.join(cells)} |"
-
-
-def _cell(count: int | None) -> str:
-    return UNKNOWN if count is None else f"{count:,}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
