@@ -16,8 +16,8 @@ import threading
 from typing import TYPE_CHECKING, Final
 from weakref import WeakMethod
 
+from pykclient.accel import Gate
 from pykclient.network.drive import now_ms
-from pykclient.network.gate import Gate
 from pykclient.network.interrupts import call_masked
 from pykclient.network.log import ClientLog, keep_messages
 

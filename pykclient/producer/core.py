@@ -14,6 +14,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING
 
+from pykclient.accel import Gate
 from pykclient.arguments import check_callable
 from pykclient.errors import (
     BufferExhaustedError,
@@ -32,7 +33,6 @@ from pykclient.network.broker.errors import both
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.coordinators import Coordinators
 from pykclient.network.engine import Engine
-from pykclient.network.gate import Gate
 from pykclient.network.log import ClientLog, LongWaits
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.network.retry import Backoff

@@ -32,10 +32,9 @@ from pykclient.producer.record import RecordMetadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from pykclient.accel import RecordAppender
+    from pykclient.accel import Gate, RecordAppender
     from pykclient.accel.abc import OnDelivery
     from pykclient.errors import KafkaError
-    from pykclient.network.gate import Gate
     from pykclient.producer.failure_reports import FailureReports, UnseenFailure
     from pykclient.types import TopicPartition
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from pykclient.accel import Gate
 from pykclient.arguments import check_text, is_number, offsets_by_partition, shown_argument
 from pykclient.config.setting import INT_MAX
 from pykclient.errors import (
@@ -18,7 +19,6 @@ from pykclient.errors import (
     TransactionStateError,
     UsageError,
 )
-from pykclient.network.gate import Gate
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import Operation
 from pykclient.producer.metrics import Wait

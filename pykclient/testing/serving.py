@@ -16,8 +16,8 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Self
 
+from pykclient.accel import Gate
 from pykclient.errors.base import ClosedError, KafkaError, KafkaTimeoutError
-from pykclient.network.gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

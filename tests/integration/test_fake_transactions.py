@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pykclient import Producer, TopicPartition
-from pykclient.network.gate import Gate
+from pykclient.accel import Gate
 from pykclient.testing import ApiKey, FakeKafka, TransactionSettings, faults
 from tests.integration.java_tools import dump_segments, run_tool
 from tests.soak import NEWEST_FIRST

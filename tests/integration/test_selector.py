@@ -15,9 +15,10 @@ from types import FunctionType
 
 import pytest
 
+from pykclient.accel.pure.sockets import PART_COUNT_MAX
 from pykclient.errors import ConnectionFailedError, DisconnectedError
 from pykclient.network.io import selector as module
-from pykclient.network.io.selector import PART_COUNT_MAX, SelectorPort
+from pykclient.network.io.selector import SelectorPort
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.config import ProducerConfig
 from tests.integration.recording_stream import (

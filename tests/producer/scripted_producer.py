@@ -36,9 +36,8 @@ from tests.network.scripted_port import ScriptedPort
 from tests.producer.sender_bench import NoWaiting
 
 if TYPE_CHECKING:
-    from pykclient.accel import Delivery
+    from pykclient.accel import Delivery, Gate
     from pykclient.accel.abc import RecordColumns
-    from pykclient.network.gate import Gate
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.produce import PartitionProduceData

@@ -42,10 +42,9 @@ from tests.network.responding import respond_checked
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pykclient.accel import Delivery, TopicAppenders
+    from pykclient.accel import Delivery, Gate, TopicAppenders
     from pykclient.accel.abc import OnDelivery
     from pykclient.errors import BrokerError, DecodeError
-    from pykclient.network.gate import Gate
     from pykclient.network.manager import Request, UserCall
     from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.delivery import Awaited

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.accel import SendCore
+from pykclient.accel import Gate, SendCore
 from pykclient.errors import (
     AuthenticationError,
     BufferExhaustedError,
@@ -18,7 +18,6 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.network.cluster.cluster import Cluster
-from pykclient.network.gate import Gate
 from pykclient.producer.producer import Producer
 from pykclient.records.batch import iterate_batches
 from pykclient.records.compression import Codec

@@ -20,13 +20,13 @@ from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
+from pykclient.accel import Gate
 from pykclient.admin import admin
 from pykclient.consumer import core as consumer_core
 from pykclient.consumer import heartbeat_thread
 from pykclient.consumer.group.kip848 import membership
 from pykclient.errors import ClosedError
 from pykclient.network.drive import drive_until, now_ms
-from pykclient.network.gate import Gate
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer import producer
 from tests.simulation.simulated_clients import seed_all

@@ -11,9 +11,11 @@ from pykclient.accel.compiled import (  # type: ignore[attr-defined]  # no types
     contiguous,
     decoder,
     frame_memory,
+    gate,
     record,
     rows,
     send,
+    sockets,
 )
 from pykclient.accel.pure import ContiguousBatches, ListColumns, RowGroup, __all__, crc32c
 
@@ -31,6 +33,7 @@ decode_records = decoder.decode_records
 record_bytes = decoder.record_bytes
 BatchResult = batch_result.BatchResult
 FrameMemory = frame_memory.FrameMemory
+Gate = gate.Gate
 ConsumerRecord = record.ConsumerRecord
 iterate_records = record.iterate_records
 RowBlock = rows.RowBlock
@@ -41,4 +44,7 @@ RecordAppender = send.RecordAppender
 SendCore = send.SendCore
 TopicAppenders = send.TopicAppenders
 partition_of_key = send.partition_of_key
+receive_into = sockets.receive_into
+select_ready = sockets.select_ready
+send_parts = sockets.send_parts
 send.TopicAppenders.next_choice  # noqa: B018  # an older build lacks it, and is not to be used

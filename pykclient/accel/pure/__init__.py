@@ -20,10 +20,12 @@ from pykclient.accel.pure.contiguous import (
 from pykclient.accel.pure.decoder import ListColumns, decode_records, record_bytes
 from pykclient.accel.pure.delivery import BatchResult, Delivery
 from pykclient.accel.pure.frame_memory import FrameMemory
+from pykclient.accel.pure.gate import Gate
 from pykclient.accel.pure.hashes import crc32c, partition_of_key
 from pykclient.accel.pure.record import ConsumerRecord, iterate_records
 from pykclient.accel.pure.rows import RowBlock, RowGroup, RowRun, largest_partitions
 from pykclient.accel.pure.send import SendCore, TopicAppenders
+from pykclient.accel.pure.sockets import receive_into, select_ready, send_parts
 
 __all__ = [
     "BatchResult",
@@ -32,6 +34,7 @@ __all__ = [
     "ContiguousBatches",
     "Delivery",
     "FrameMemory",
+    "Gate",
     "ListColumns",
     "RecordAppender",
     "RowBlock",
@@ -50,8 +53,11 @@ __all__ = [
     "lz4_room_bytes",
     "message_offsets",
     "partition_of_key",
+    "receive_into",
     "record_bytes",
     "repeated",
+    "select_ready",
+    "send_parts",
     "unlz4_small",
     "unsnappy_blocks",
 ]

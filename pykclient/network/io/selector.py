@@ -22,6 +22,8 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from pykclient.accel import receive_into, select_ready, send_parts
+from pykclient.accel.pure.sockets import PART_COUNT_MAX, WOULD_BLOCK
 from pykclient.errors import (
     ConnectionFailedError,
     DisconnectedError,
@@ -52,19 +54,8 @@ USE_OS_DEFAULT = -1
 """A buffer size that leaves the choice to the operating system, which adapts it to the
 connection."""
 
-MSG_NOSIGNAL: Final[int] = getattr(socket, "MSG_NOSIGNAL", 0)
-"""Flag for each send that turns a lost peer into an error instead of SIGPIPE. That signal ends a
-program that has restored its default action, as command line tools do. 0 where the flag does not
-exist."""
-
 _SO_NOSIGPIPE_OF_MACOS: Final = 0x1022
-"""The equivalent option of a socket on macOS; `socket` does not name it."""
-
-HAS_SENDMSG: Final = hasattr(socket.socket, "sendmsg")
-"""False on Windows."""
-
-PART_COUNT_MAX: Final = 64
-"""Maximum buffers of one sendmsg call; Linux allows 1,024, and POSIX guarantees 16."""
+"""Option of a socket whose sends raise no SIGPIPE; `socket` does not name it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -187,7 +178,7 @@ class SelectorPort:
     def wakeup(self) -> None:
         """Make the current or next `wait` return at once. Safe from any thread."""
         try:
-            self._wake_sender.send(b"\0", MSG_NOSIGNAL)
+            send_parts(self._wake_sender, (b"\0",))
         except (BlockingIOError, ConnectionError) as error:
             # The pair is full of unread wake-ups: one more adds nothing. Or its other end is closed
             # and this one is about to be: no wait is left.
@@ -347,14 +338,13 @@ class SelectorPort:
         try:
             while queue:
                 batch = [queue[index] for index in range(min(len(queue), PART_COUNT_MAX))]
-                if HAS_SENDMSG:
-                    sent_bytes = sock.sendmsg(batch, (), MSG_NOSIGNAL)
-                else:
-                    sent_bytes = sock.send(batch[0], MSG_NOSIGNAL)
+                sent_bytes = send_parts(sock, batch)
+                if sent_bytes == WOULD_BLOCK:
+                    break  # the rest goes when the socket is writable again
                 channel.queued_bytes -= sent_bytes
                 _consume(queue, sent_bytes)
         except BlockingIOError as error:
-            raise_of_signal_handler(error)  # otherwise the rest is sent when the socket is writable
+            raise_of_signal_handler(error)  # otherwise a library's socket would block: as above
         except OSError as error:
             raise_of_signal_handler(error)
             self._failed.append((channel, _lost(channel.name, error)))
@@ -376,7 +366,9 @@ class SelectorPort:
         try:
             for _ in range(READS_PER_TURN_MAX):
                 buffer = stream.get_buffer()
-                count = sock.recv_into(buffer)
+                count = receive_into(sock, buffer)
+                if count == WOULD_BLOCK:
+                    return
                 if count == 0:
                     self._end(channel, DisconnectedError(f"{channel.name} closed the connection"))
                     return
@@ -450,7 +442,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 def _select(
     selector: selectors.BaseSelector, timeout_s: float
 ) -> list[tuple[selectors.SelectorKey, int]]:
-    return selector.select(timeout_s)
+    return select_ready(selector, timeout_s)
 
 
 def _pending_error(sock: socket.socket) -> int:

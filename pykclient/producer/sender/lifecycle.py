@@ -19,9 +19,8 @@ from pykclient.producer.sender.sender import describe_left
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykclient.accel import TopicAppenders
+    from pykclient.accel import Gate, TopicAppenders
     from pykclient.network.engine import Engine
-    from pykclient.network.gate import Gate
     from pykclient.producer.accumulator.accumulator import RecordAccumulator
     from pykclient.producer.accumulator.buffer_pool import BufferPool
     from pykclient.producer.failure_reports import FailureReports

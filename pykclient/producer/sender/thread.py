@@ -17,9 +17,9 @@ import time
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from pykclient.accel import Gate
 from pykclient.errors import ForkedClientError, UsageError
 from pykclient.network.drive import drive_until, now_ms
-from pykclient.network.gate import Gate
 from pykclient.network.interrupts import call_masked
 from pykclient.network.log import ClientLog, waits_for_handler_of_caller
 from pykclient.network.manager import NEVER_MS

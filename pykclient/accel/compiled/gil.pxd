@@ -1,0 +1,3 @@
+cdef void before_wait() noexcept
+cdef int ask_for_gil() noexcept nogil
+cdef void after_wait(int has_asked) noexcept
