@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -102,3 +104,20 @@ def test_a_gate_is_dropped_open_or_closed(core: ModuleType) -> None:
             gate.open()
         gate.wait(0)
         del gate
+
+
+PROGRAM = """
+import queue
+class Cooperative(queue._PySimpleQueue):
+    pass
+queue.SimpleQueue = Cooperative
+from pykclient.accel import Gate, pure
+assert Gate is pure.Gate
+gate = Gate()
+gate.open()
+assert gate.wait(60)
+"""
+
+
+def test_a_gate_is_made_of_the_queues_that_a_library_has_put_in_place() -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)

@@ -95,6 +95,32 @@ def test_the_interval_is_as_it_was_after_waits_of_many_threads() -> None:
     # The fixture compares the interval.
 
 
+@pytest.mark.parametrize("interval_s", [1e-6, 5.0])
+def test_an_interval_that_the_application_sets_meanwhile_stays(interval_s: float) -> None:
+    gate, back = Gate(), Gate()
+    is_over = False
+
+    def answer() -> None:
+        while gate.wait(LONG_S) and not is_over:
+            back.open()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    after_s = []
+    for _ in range(5):
+        for is_set in (False, True):
+            for _ in range(500):  # longer than the burst, in which all ask for the GIL
+                gate.open()
+                assert back.wait(LONG_S)
+            if is_set:
+                after_s.append(sys.getswitchinterval())
+            sys.setswitchinterval(LONG_S if is_set else interval_s)
+    is_over = True
+    gate.open()
+    thread.join()
+    assert after_s == [interval_s] * 5
+
+
 def test_a_child_process_begins_with_the_usual_interval() -> None:
     gates = [Gate(), Gate()]
     is_over = False

@@ -141,6 +141,25 @@ def test_a_socket_of_a_library_is_used_by_its_own_methods(core: ModuleType) -> N
         assert counted.call_count == 2
 
 
+@pytest.mark.parametrize("name", ["sendmsg", "recv_into"])
+def test_a_method_that_a_library_has_replaced_is_used(
+    core: ModuleType, pair: Pair, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    near, far = pair
+    method = getattr(socket.socket, name)
+    called: list[str] = []
+
+    def note(*arguments: Any) -> Any:
+        called.append(name)
+        return method(*arguments)
+
+    monkeypatch.setattr(socket.socket, name, note, raising=False)
+    assert core.send_parts(near, [b"x"]) == 1
+    far.send(b"y")
+    assert core.receive_into(near, memoryview(bytearray(1))) == 1
+    assert called == [name]
+
+
 class Refusing(socket.socket):
     def recv_into(self, *_arguments: Any) -> int:
         raise BlockingIOError("of the library")

@@ -13,6 +13,7 @@ import pytest
 
 from pykclient import Producer, TopicPartition
 from pykclient.accel import Gate
+from pykclient.producer import transaction
 from pykclient.testing import ApiKey, FakeKafka, TransactionSettings, faults
 from tests.integration.java_tools import dump_segments, run_tool
 from tests.soak import NEWEST_FIRST
@@ -187,13 +188,18 @@ def test_a_commit_lets_its_caller_go_on_at_once_and_an_abort_when_all_is_done(
     fake_kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Gate] = []
-    open_at_once = Gate.open_at_once
 
-    def note(gate: Gate) -> None:
-        opened.append(gate)
-        open_at_once(gate)
+    class NotingGate:
+        def __init__(self) -> None:
+            gate = Gate()
+            self.open, self.wait = gate.open, gate.wait
+            self.gate = gate
 
-    monkeypatch.setattr(Gate, "open_at_once", note)
+        def open_at_once(self) -> None:
+            opened.append(self.gate)
+            self.gate.open_at_once()
+
+    monkeypatch.setattr(transaction, "Gate", NotingGate)
     with Producer(
         bootstrap_servers=fake_kafka.bootstrap_servers, transactional_id="at-once"
     ) as producer:

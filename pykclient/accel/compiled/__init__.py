@@ -3,6 +3,9 @@
 It has the same names as `accel.pure`, with the same results and errors.
 """
 
+import _queue
+import queue
+
 from pykclient.accel.compiled import (  # type: ignore[attr-defined]  # no types: the pure ones do
     arrow,
     batch_result,
@@ -17,7 +20,14 @@ from pykclient.accel.compiled import (  # type: ignore[attr-defined]  # no types
     send,
     sockets,
 )
-from pykclient.accel.pure import ContiguousBatches, ListColumns, RowGroup, __all__, crc32c
+from pykclient.accel.pure import (
+    ContiguousBatches,
+    ListColumns,
+    RowGroup,
+    __all__,
+    crc32c,
+)
+from pykclient.accel.pure import Gate as PureGate
 
 arrow_buffers = arrow.arrow_buffers
 repeated = arrow.repeated
@@ -33,7 +43,8 @@ decode_records = decoder.decode_records
 record_bytes = decoder.record_bytes
 BatchResult = batch_result.BatchResult
 FrameMemory = frame_memory.FrameMemory
-Gate = gate.Gate
+# Where a library such as gevent has replaced Python's queues, only theirs let other greenlets run.
+Gate = gate.Gate if queue.SimpleQueue is _queue.SimpleQueue else PureGate
 ConsumerRecord = record.ConsumerRecord
 iterate_records = record.iterate_records
 RowBlock = rows.RowBlock

@@ -7,7 +7,7 @@ Source: the timed locks of CPython's ``pythread.h``.
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 
-from pykclient.accel.compiled.gil cimport after_wait, ask_for_gil, before_wait
+from pykclient.accel.compiled.gil cimport after_wait, ask_for_gil
 from pykclient.accel.compiled.lock cimport core_lock, give_core_lock, take_core_lock
 
 import threading
@@ -81,7 +81,6 @@ cdef class Gate:
             microseconds = -1
             if not is_endless:
                 microseconds = <long long>(max(0.0, until_s - time.monotonic()) * 1e6)
-            before_wait()
             with nogil:
                 status = PyThread_acquire_lock_timed(self.barrier, microseconds, 1)
                 has_asked = ask_for_gil() if status == PY_LOCK_ACQUIRED else 0

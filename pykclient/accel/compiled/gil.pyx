@@ -2,12 +2,12 @@
 
 A thread that wants the GIL waits for a switch interval, 5 ms, before it asks a busy thread for it.
 `ask_for_gil` makes that wait short, by the interval itself: before CPython 3.12 the private
-`_PyEval_SetSwitchInterval` may be called without the GIL. It is looked up, and nothing is done
-where it is missing, or with a newer Python, or without a GIL.
+`_PyEval_SetSwitchInterval` may be called without the GIL. It is looked up. Nothing is done where it
+is missing, with a newer Python, without a GIL, or where the application has a short interval.
 
-Each request costs a busy thread its turn, so they are few: a burst, and then one in each interval.
+Each request costs a busy thread its turn. So there are few: a burst, then one in each interval.
 
-Owner: any thread. Between `before_wait` and `after_wait` the thread waits without the GIL.
+Owner: any thread. Between `ask_for_gil` and `after_wait` a thread runs no Python code.
 Source: ``take_gil`` in CPython's ``ceval_gil.h``.
 """
 
@@ -21,13 +21,13 @@ cdef extern from *:
 
     #define ASKED_AT_ONCE_MAX 4
     #define ASK_INTERVAL_NS 5000000LL
-    #define SHORT_INTERVAL_US 1UL
+    #define SHORT_INTERVAL_US 2UL /* not 1, which applications choose themselves */
 
     static void (*set_interval)(unsigned long);
     static unsigned long (*get_interval)(void);
-    static unsigned long usual_interval_us; /* changed with the GIL alone */
+    static unsigned long usual_interval_us;
     static int asking_count;
-    /* When the burst begins anew. Threads that race for it ask once too often, or not at all. */
+    /* The end of the intervals in use. Threads that race for it ask once too often, or not. */
     static long long burst_ns;
 
     static int may_ask(void) {
@@ -48,13 +48,15 @@ cdef extern from *:
         get_interval = (unsigned long (*)(void))dlsym(RTLD_DEFAULT, "_PyEval_GetSwitchInterval");
     }
 
-    static void gil_before_wait(void) {
-        unsigned long interval_us = get_interval ? get_interval() : SHORT_INTERVAL_US;
-        if (interval_us != SHORT_INTERVAL_US) usual_interval_us = interval_us;
-    }
-
     static int gil_ask(void) {
-        if (!set_interval || !get_interval || !usual_interval_us || !may_ask()) return 0;
+        unsigned long interval_us;
+        if (!set_interval || !get_interval) return 0;
+        interval_us = get_interval(); /* the usual one unless another thread asks, too */
+        if (interval_us < SHORT_INTERVAL_US || !may_ask()) return 0;
+        if (interval_us > SHORT_INTERVAL_US)
+            __atomic_store_n(&usual_interval_us, interval_us, __ATOMIC_RELAXED);
+        else if (!__atomic_load_n(&usual_interval_us, __ATOMIC_RELAXED))
+            return 0;
         __atomic_add_fetch(&asking_count, 1, __ATOMIC_SEQ_CST);
         set_interval(SHORT_INTERVAL_US);
         return 1;
@@ -64,31 +66,25 @@ cdef extern from *:
         /* Another thread may ask between the two lines: it only waits longer, and comes here. */
         if (has_asked && !__atomic_sub_fetch(&asking_count, 1, __ATOMIC_SEQ_CST)
             && get_interval() == SHORT_INTERVAL_US)
-            set_interval(usual_interval_us);
+            set_interval(__atomic_load_n(&usual_interval_us, __ATOMIC_RELAXED));
     }
 
     static void gil_after_fork(void) { /* those that ask are threads of the parent */
-        if (asking_count && get_interval() == SHORT_INTERVAL_US) set_interval(usual_interval_us);
+        if (asking_count && get_interval() == SHORT_INTERVAL_US)
+            set_interval(__atomic_load_n(&usual_interval_us, __ATOMIC_RELAXED));
         asking_count = 0;
     }
     #else
     static void gil_look_up(void) {}
-    static void gil_before_wait(void) {}
     static int gil_ask(void) { return 0; }
     static void gil_after_wait(int has_asked) {}
     static void gil_after_fork(void) {}
     #endif
     """
     void gil_look_up()
-    void gil_before_wait() noexcept
     int gil_ask() noexcept nogil
     void gil_after_wait(int has_asked) noexcept
     void gil_after_fork()
-
-
-cdef void before_wait() noexcept:
-    """Note the switch interval. With the GIL."""
-    gil_before_wait()
 
 
 cdef int ask_for_gil() noexcept nogil:

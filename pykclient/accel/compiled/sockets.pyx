@@ -3,13 +3,14 @@
 Python's own modules release the GIL in each call, and then wait for it a switch interval or longer,
 up to four times for one record. Here a call that sends or receives little keeps it, and a wait asks
 for it as soon as something is ready. Sockets and selectors that are not Python's own, such as those
-of gevent, are used as they are; so are all where there is no epoll.
+of gevent, are used by their own methods. So are all of them where there is no epoll.
 
 Owner: as the pure twin.
 Source: epoll_wait(2), sendmsg(2), recv(2).
 """
 
-import errno
+import _socket
+import os
 import selectors
 import socket
 
@@ -21,7 +22,7 @@ from cpython.buffer cimport (
 )
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 
-from pykclient.accel.compiled.gil cimport after_wait, ask_for_gil, before_wait
+from pykclient.accel.compiled.gil cimport after_wait, ask_for_gil
 
 from pykclient.accel.pure import sockets as pure
 
@@ -100,6 +101,10 @@ cdef enum:
     SENT_PARTS_MAX = 64
 
 cdef object Socket = socket.socket
+cdef str SENDMSG = "sendmsg"
+cdef str RECV_INTO = "recv_into"
+cdef object OWN_SENDMSG = getattr(_socket.socket, SENDMSG, None)
+cdef object OWN_RECV_INTO = _socket.socket.recv_into
 cdef object Selector = getattr(selectors, "EpollSelector", None) if HAS_EPOLL else None
 cdef int EVENT_READ = selectors.EVENT_READ
 cdef int EVENT_WRITE = selectors.EVENT_WRITE
@@ -115,7 +120,6 @@ def select_ready(selector, double timeout_s):
     cdef int descriptor = selector.fileno(), count, index, found, ready_events, has_asked = 0
     cdef double until_s = monotonic_s() + timeout_s
     while True:
-        before_wait()
         with nogil:
             count = epoll_wait(descriptor, events, EVENT_COUNT_MAX, timeout_ms(timeout_s))
             found = errno_now
@@ -124,7 +128,7 @@ def select_ready(selector, double timeout_s):
         if count >= 0:
             break
         if found != EINTR:
-            raise OSError(found, errno.errorcode.get(found, "epoll_wait"))
+            raise OSError(found, os.strerror(found))
         PyErr_CheckSignals()
         timeout_s = until_s - monotonic_s()
     keys = selector.get_map()
@@ -150,7 +154,7 @@ def send_parts(sock, parts):
     cdef iovec[SENT_PARTS_MAX] vectors
     cdef Py_ssize_t count = 0, index, size = 0, sent
     cdef int descriptor
-    if type(sock) is not Socket or not HAS_EPOLL:
+    if not HAS_EPOLL or type(sock) is not Socket or has_other(SENDMSG, OWN_SENDMSG):
         return pure.send_parts(sock, parts)
     try:
         for index in range(min(<Py_ssize_t>len(parts), PART_COUNT_MAX)):
@@ -166,10 +170,8 @@ def send_parts(sock, parts):
         else:
             with nogil:
                 sent = send_now(descriptor, vectors, count)
-        if sent < 0 and errno_now in (EAGAIN, EWOULDBLOCK):
-            return WOULD_BLOCK
         if sent < 0:
-            PyErr_SetFromErrno(OSError)
+            return would_block()
         return sent
     finally:
         for index in range(count):
@@ -181,7 +183,7 @@ def receive_into(sock, buffer):
     cdef Py_buffer room
     cdef Py_ssize_t received
     cdef int descriptor
-    if type(sock) is not Socket or not HAS_EPOLL:
+    if not HAS_EPOLL or type(sock) is not Socket or has_other(RECV_INTO, OWN_RECV_INTO):
         return pure.receive_into(sock, buffer)
     PyObject_GetBuffer(buffer, &room, PyBUF_SIMPLE | PyBUF_WRITABLE)
     try:
@@ -191,10 +193,21 @@ def receive_into(sock, buffer):
         else:
             with nogil:
                 received = receive_now(descriptor, room.buf, room.len)
-        if received < 0 and errno_now in (EAGAIN, EWOULDBLOCK):
-            return WOULD_BLOCK
         if received < 0:
-            PyErr_SetFromErrno(OSError)
+            return would_block()
         return received
     finally:
         PyBuffer_Release(&room)
+
+
+cdef bint has_other(str name, method):
+    """Return whether the class of sockets has another method than Python's own, or none."""
+    return getattr(Socket, name, None) is not method
+
+
+cdef object would_block():
+    """Return `WOULD_BLOCK` if that is what the last call said; raise what else it said."""
+    # After a signal the selector reports the socket again.
+    if errno_now in (EAGAIN, EWOULDBLOCK, EINTR):
+        return WOULD_BLOCK
+    PyErr_SetFromErrno(OSError)
