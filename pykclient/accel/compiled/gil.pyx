@@ -21,7 +21,8 @@ cdef extern from *:
 
     #define ASKED_AT_ONCE_MAX 4
     #define ASK_INTERVAL_NS 5000000LL
-    #define SHORT_INTERVAL_US 2UL /* not 1, which applications choose themselves */
+    /* The thread looks this often whether it has the GIL, also while the other one does not run. */
+    #define SHORT_INTERVAL_US 200UL
 
     static void (*set_interval)(unsigned long);
     static unsigned long (*get_interval)(void);

@@ -2,7 +2,7 @@
 
 Python's own modules release the GIL in each call, and then wait for it a switch interval or longer,
 up to four times for one record. Here a call that sends or receives little keeps it, and a wait asks
-for it as soon as something is ready. Sockets and selectors that are not Python's own, such as those
+for it as soon as something has come. Sockets and selectors that are not Python's own, such as those
 of gevent, are used by their own methods. So are all of them where there is no epoll.
 
 Owner: as the pure twin.
@@ -112,10 +112,10 @@ cdef object WOULD_BLOCK = pure.WOULD_BLOCK
 cdef Py_ssize_t PART_COUNT_MAX = min(SENT_PARTS_MAX, pure.PART_COUNT_MAX)
 
 
-def select_ready(selector, double timeout_s):
+def select_ready(selector, double timeout_s, bint is_urgent=True):
     """Wait as the pure twin does, and have the GIL soon after something is ready."""
     if type(selector) is not Selector:
-        return pure.select_ready(selector, timeout_s)
+        return pure.select_ready(selector, timeout_s, is_urgent)
     cdef epoll_event[EVENT_COUNT_MAX] events
     cdef int descriptor = selector.fileno(), count, index, found, ready_events, has_asked = 0
     cdef double until_s = monotonic_s() + timeout_s
@@ -123,7 +123,7 @@ def select_ready(selector, double timeout_s):
         with nogil:
             count = epoll_wait(descriptor, events, EVENT_COUNT_MAX, timeout_ms(timeout_s))
             found = errno_now
-            has_asked = ask_for_gil() if count > 0 else 0
+            has_asked = ask_for_gil() if is_urgent and count > 0 else 0
         after_wait(has_asked)
         if count >= 0:
             break

@@ -32,13 +32,18 @@ PART_COUNT_MAX: Final = 64
 
 
 def select_ready(
-    selector: selectors.BaseSelector, timeout_s: float
+    selector: selectors.BaseSelector,
+    timeout_s: float,
+    is_urgent: bool = True,  # by position: it is called in each turn
 ) -> list[tuple[selectors.SelectorKey, int]]:
     """Wait at most `timeout_s` until registered sockets are ready; return them with their events.
+
+    `is_urgent`: the compiled twin asks for the GIL then, which costs a busy thread its turn.
 
     Raises:
         OSError: as ``select`` of the selector does.
     """
+    del is_urgent
     return selector.select(timeout_s)
 
 

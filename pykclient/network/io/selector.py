@@ -86,6 +86,8 @@ class SelectorPort:
         self._keeps_alive = keeps_alive
         self._selector = selectors.DefaultSelector()
         self._channels: dict[Stream, _Channel] = {}
+        self._unsent: set[_Channel] = set()
+        """Channels whose socket is full."""
         self._sockets: set[socket.socket] = set()
         """The open sockets, kept separately for `warn_if_dropped`."""
         self._failed: deque[tuple[_Channel, KafkaError]] = deque()
@@ -244,6 +246,7 @@ class SelectorPort:
             _close(sock)
             self._sockets.discard(sock)
         self._channels.clear()
+        self._unsent.clear()
 
     # Connecting.
 
@@ -312,7 +315,8 @@ class SelectorPort:
 
     def _receive_parts(self, timeout_s: float) -> bool:
         """Do the pending I/O; return whether only partial responses arrived."""
-        ready = _select(self._selector, timeout_s)
+        # Whoever sends in bulk gains nothing from turns that follow one another more closely.
+        ready = _select(self._selector, timeout_s, not self._unsent)
         are_parts = bool(ready)
         for key, events in ready:
             channel = key.data
@@ -356,6 +360,9 @@ class SelectorPort:
         wanted = selectors.EVENT_READ
         if channel.queue:
             wanted |= selectors.EVENT_WRITE
+            self._unsent.add(channel)
+        else:
+            self._unsent.discard(channel)
         if self._selector.get_key(channel.sock).events != wanted:
             self._selector.modify(channel.sock, wanted, channel)
 
@@ -398,6 +405,7 @@ class SelectorPort:
             self._selector.unregister(sock)
         _close(sock)
         self._sockets.discard(sock)
+        self._unsent.discard(channel)
         channel.sock = None
 
     def _drain_wakeups(self) -> None:
@@ -440,9 +448,11 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 @harmless
 def _select(
-    selector: selectors.BaseSelector, timeout_s: float
+    selector: selectors.BaseSelector,
+    timeout_s: float,
+    is_urgent: bool,  # as `select_ready`
 ) -> list[tuple[selectors.SelectorKey, int]]:
-    return select_ready(selector, timeout_s)
+    return select_ready(selector, timeout_s, is_urgent)
 
 
 def _pending_error(sock: socket.socket) -> int:
