@@ -17,6 +17,7 @@ import pytest
 
 from pykclient import from_properties
 from pykclient.cli.cluster_options import BOOTSTRAP_VARIABLE, add_cluster_options, client_settings
+from pykclient.cli.prompt import variable_of
 from pykclient.config.client_properties import config_class
 from pykclient.config.given_settings import from_text
 from pykclient.config.oidc import AZURE_IMDS_URL, GCP_METADATA_URL
@@ -230,6 +231,16 @@ def command(tried: Tried, *words: str) -> Mapping[str, object]:
     return client_settings(parser.parse_args(words), tried.client, is_bounded=is_bounded)
 
 
+def by_command_variable(tried: Tried, _: Path) -> Mapping[str, object]:
+    """Set the variable of a command that holds a secret, a login configuration among them."""
+    variable = variable_of(tried.key)
+    os.environ[variable] = tried.value
+    try:
+        return command(tried, "-b", SERVERS["bootstrap.servers"])
+    finally:
+        del os.environ[variable]
+
+
 PLACES: dict[str, tuple[Enter, str]] = {
     "Spark": (by_spark, r"Spark's options"),
     "file": (by_file, r"\S*client\.properties"),
@@ -258,7 +269,24 @@ def each_of(tried: Tried) -> str:
 def test_text_names_what_the_process_allows(
     tried: Tried, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enter, words = PLACES[place]
+    check_limits(tried, place, tmp_path, monkeypatch)
+
+
+@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+@pytest.mark.parametrize(
+    "tried", [each for each in TRIED if each.key == "sasl.jaas.config"], ids=each_of
+)
+def test_a_login_configuration_of_a_commands_variable_is_text(
+    tried: Tried, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_limits(tried, "variable of a command", tmp_path, monkeypatch)
+
+
+def check_limits(tried: Tried, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that text from a place names only what the process allows."""
+    enter, words = {**PLACES, "variable of a command": (by_command_variable, r"the variable \S+")}[
+        place
+    ]
     config = config_class(tried.client)
     if tried.is_local:
         config.from_settings(enter(tried, tmp_path))

@@ -1,4 +1,4 @@
-"""The table of limits in docs/security.md: what it names exists."""
+"""The tables of limits in docs/design/security.md: what they name exists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Limit(NamedTuple):
 
 
 def limits() -> list[Limit]:
-    page = (ROOT / "docs" / "security.md").read_text("utf-8")
+    page = (ROOT / "docs" / "design" / "security.md").read_text("utf-8")
     found = []
     for heading in HEADINGS:
         section = page.partition(heading)[2].partition("\n## ")[0]

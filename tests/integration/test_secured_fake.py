@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pykclient import Admin, Consumer, Delivery, NewTopic, Producer, TopicPartition
+from pykclient.cli import main
 from pykclient.errors import (
     AuthenticationError,
     ClosedError,
@@ -29,7 +32,6 @@ from tests.integration.test_fake_kafka import first_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pykclient.testing.fake.cluster import FakeCluster
 
@@ -368,3 +370,34 @@ def test_a_broker_stops_and_starts_on_all_its_listeners() -> None:
             cluster.start_broker(0)
         for address in stopped:
             socket.create_connection(address, TIMEOUT_S).close()
+
+
+def test_the_file_of_the_page_takes_its_password_from_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    (file,) = re.findall(r"```properties\n# client\.properties\n(.*?)```", page, re.DOTALL)
+    (shell,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    *exports, command = shell.splitlines()
+    for export in exports:
+        name, _, value = export.removeprefix("export ").partition("=")
+        monkeypatch.setenv(name, value)
+    security = ClusterSecurity(
+        listeners=("SASL_SSL",), mechanisms=("SCRAM-SHA-512",), users={"alice": "alice-secret"}
+    )
+    with FakeKafka(security=security) as fake:
+        settings = fake.client_settings("SASL_SSL", mechanism="SCRAM-SHA-512")
+        with Admin(settings) as admin:
+            admin.create_topics([NewTopic("of-the-page")])
+        for word, other in {
+            "kafka.example.com:9093": str(settings["bootstrap_servers"]),
+            "authority.pem": str(settings["ssl_truststore_location"]),
+        }.items():
+            assert word in file
+            file = file.replace(word, other)
+        (tmp_path / "client.properties").write_text(file)
+        monkeypatch.chdir(tmp_path)
+        program, *words = command.split()
+        assert program == "pykclient"
+        assert main(words) == 0
+    assert "of-the-page" in capsys.readouterr().out

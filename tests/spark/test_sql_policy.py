@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -19,7 +20,6 @@ from tests.test_policy import SERVERS, TRIED, Tried, each_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -114,6 +114,19 @@ def test_sql_names_a_source_of_tokens_that_the_driver_allows(
     named["sasl_oauth_token_provider"] = "tests.spark.small_sources:Provider"
     complaint = select(spark, brokers, named)
     assert "add tests.spark.small_sources to PYKCLIENT_ALLOWED_IMPORTS in the env" in complaint
+
+
+def test_the_view_of_the_page_is_created(spark: SparkSession, brokers: FakeKafka) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    (text,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    assert "localhost:9092" in text
+    assert "subscribe 'orders'" in text
+    rows = spark.range(3).selectExpr("CAST(id AS STRING) AS value", "'orders' AS topic")
+    address = {"kafka.bootstrap.servers": brokers.bootstrap_servers}
+    rows.write.format("pykafka").options(**address).mode("append").save()
+    spark.sql(text.replace("localhost:9092", brokers.bootstrap_servers))
+    (row,) = spark.sql("SELECT count(*) AS count FROM orders").collect()
+    assert row["count"] == 3
 
 
 @pytest.mark.promise("settings from text import, read and contact only what the process allows")
