@@ -31,6 +31,7 @@ PBES2, PBKDF2 = "2a864886f70d01050d", "2a864886f70d01050c"
 PBES1_SHA1_DES, PKCS12_3DES = "2a864886f70d01050a", "2a864886f70d010c0103"
 SCRYPT, AES = "2b06010401da47040b", "60864801650304012a"
 DATA, ENCRYPTED_DATA = "2a864886f70d010701", "2a864886f70d010706"
+KEY_BAG, RSA = "2a864886f70d010c0a0101", "2a864886f70d010101"
 SHROUDED_BAG, SHA256 = "2a864886f70d010c0a0102", "608648016503040201"
 
 
@@ -205,6 +206,34 @@ def test_a_key_that_takes_too_long_to_verify_is_refused(label: str) -> None:
         else:
             with pytest.raises(ConfigError, match="s has a private key of 21848 characters"):
                 check_size(text, "s")
+
+
+def rsa(size: int) -> bytes:
+    return sequence(number(0), sequence(name(RSA), der(0x05)), octets(bytes(size)))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda size: bags(sequence(pbkdf2(10_000), octets(bytes(size)))),
+        lambda size: bags(sequence(older(PKCS12_3DES, 2_048), octets(bytes(size)))),
+        lambda size: sequence(
+            name(DATA), der(0xA0, octets(sequence(sequence(name(KEY_BAG), der(0xA0, rsa(size))))))
+        ),
+    ],
+)
+def test_a_key_in_a_store_has_a_size_that_can_be_verified(part: Callable[[int], bytes]) -> None:
+    """A library verifies the primes of a key in PKCS#12: those of 65,536 bits take minutes."""
+    check_store(store(part(4_800)), "s")
+    with pytest.raises(ConfigError, match="s has a private key of 36000 bytes, and 6000 are the"):
+        check_store(store(part(36_000)), "s")
+
+
+def test_scrypt_counts_in_all_of_one_file() -> None:
+    many = [key(scrypt(2, 1, SCRYPT_COST_MAX // 8))] * 5
+    for check, data in ((check_pem, pem(*many)), (check_store, store(bags(*many)))):
+        with pytest.raises(ConfigError, match="1310720 with other parts of it, and 1048576 is"):
+            check(data, "s")
 
 
 def test_the_settings_are_named(tmp_path: Path) -> None:

@@ -24,16 +24,20 @@ ITERATIONS_MAX: Final = 4_000_000
 """Iterations in all of one file. A few seconds of a CPU; today's advice is up to 1,300,000."""
 
 SCRYPT_COST_MAX: Final = 2**20
-"""N times r times p. OpenSSL writes 131,072; each takes 128 bytes and a microsecond."""
+"""N times r times p, in all of one file. OpenSSL writes 131,072; each takes 128 bytes and a
+microsecond."""
 
 ELEMENTS_MAX: Final = 100_000
 """Elements of one file. A store with the authorities of a system has 20,000."""
 
 KEY_LENGTH_MAX: Final = 8_000
 """Characters of a private key in base64. To verify a key of 65,536 bits takes minutes."""
+KEY_BYTES_MAX: Final = KEY_LENGTH_MAX * 3 // 4
+"""Bytes of a private key in a store, which is verified when the store is opened."""
 
 _OBJECT_IDENTIFIER, _OCTETS, _INTEGER = 0x06, 0x04, 0x02
 _CONSTRUCTED: Final = 0x20
+_SEQUENCE: Final = 0x30
 _DEPTH_MAX: Final = 50
 """Elements without a length, one in another."""
 _INTEGER_BYTES_MAX: Final = 8
@@ -42,6 +46,8 @@ _SCRYPT: Final = bytes.fromhex("2b06010401da47040b")
 _PBKDF2: Final = bytes.fromhex("2a864886f70d01050c")
 _PBES1: Final = bytes.fromhex("2a864886f70d0105")
 _PKCS12: Final = bytes.fromhex("2a864886f70d010c01")
+_PBES2: Final = bytes.fromhex("2a864886f70d01050d")
+_RSA: Final = bytes.fromhex("2a864886f70d010101")
 _PBES1_LAST_MAX: Final = 11
 """The last number in the identifiers of PBES1; those behind it are of PBES2."""
 
@@ -104,6 +110,7 @@ class _Work:
     def __init__(self, setting: str) -> None:
         self._setting = setting
         self._iterations = 0
+        self._scrypt_cost = 0
         self._elements_left = ELEMENTS_MAX
 
     def add(self, data: bytes) -> None:
@@ -113,12 +120,37 @@ class _Work:
             within, start, end = waiting.pop()
             elements = list(self._elements(within, start, end))
             self._add_algorithm(within, elements)
+            self._check_key(within, elements)
             for element in elements:
                 if element.tag == _OCTETS | _CONSTRUCTED:
                     joined = self._joined(within, element)
                     waiting.append((joined, 0, len(joined)))
                 elif element.tag & _CONSTRUCTED or (_has_elements(within, element)):
                     waiting.append((within, element.start, element.end))
+
+    def _check_key(self, data: bytes, elements: list[_Element]) -> None:
+        """Check the size of a key, encrypted or not, which a library verifies as it opens it."""
+        tags = [each.tag for each in elements[:3]]
+        if tags[:2] == [_SEQUENCE, _OCTETS]:
+            [algorithm, content] = elements[:2]
+            is_key = _is_of_key(self._name_at(data, algorithm))
+        elif tags == [_INTEGER, _SEQUENCE, _OCTETS]:
+            [_, algorithm, content] = elements[:3]
+            is_key = self._name_at(data, algorithm) == _RSA
+        else:
+            return
+        size = content.end - content.start
+        if is_key and size > KEY_BYTES_MAX:
+            raise ConfigError(
+                f"{self._setting} has a private key of {size} bytes, and {KEY_BYTES_MAX} are the "
+                f"maximum, more than RSA with 8192 bits takes."
+            )
+
+    def _name_at(self, data: bytes, algorithm: _Element) -> bytes:
+        """Return the name of an algorithm; empty if it has none."""
+        found = next(self._elements(data, algorithm.start, algorithm.end), None)
+        is_name = found is not None and found.tag == _OBJECT_IDENTIFIER
+        return data[found.start : found.end] if found is not None and is_name else b""
 
     def add_digest(self, data: bytes) -> None:
         """Add the work of the digest of a store, which is its third part."""
@@ -152,11 +184,13 @@ class _Work:
             )
 
     def _add_scrypt(self, n: int, r: int, p: int) -> None:
-        if n * r * p > SCRYPT_COST_MAX:
+        self._scrypt_cost += n * r * p
+        if self._scrypt_cost > SCRYPT_COST_MAX:
             raise ConfigError(
                 f"{self._setting} is protected by scrypt with N={n}, r={r}, p={p}, whose product "
-                f"is {n * r * p}, and {SCRYPT_COST_MAX} is the most. Protect it again with less: "
-                f"openssl pkcs8 -topk8 -scrypt."
+                f"is {n * r * p}, {self._scrypt_cost} with other parts of it, and "
+                f"{SCRYPT_COST_MAX} is the most for a file. Protect it again with less: openssl "
+                f"pkcs8 -topk8 -scrypt."
             )
 
     # BER.
@@ -241,6 +275,11 @@ def _number(data: bytes, element: _Element) -> int:
     if len(content) > _INTEGER_BYTES_MAX:
         return 1 << (8 * _INTEGER_BYTES_MAX)
     return int.from_bytes(content, signed=True)
+
+
+def _is_of_key(name: bytes) -> bool:
+    """Return whether a name is that of an encryption of keys."""
+    return name == _PBES2 or name[:-1] == _PKCS12 or (name != b"" and _is_pbes1(name))
 
 
 def _is_pbes1(name: bytes) -> bool:
