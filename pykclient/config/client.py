@@ -205,12 +205,7 @@ class ClientConfig(SecurityConfig):
                 wrong.append(f"{key} is missing: give {setting.kind.allowed}.")
             values[setting.name] = given.get(setting.name, setting.default)
         values["reference_warnings"] = reference_warnings
-        values["spellings"] = {
-            setting.name: spelling
-            for source in sources
-            for spelling in source
-            if (setting := cls.setting_of(str(spelling))) and underscored(spelling) != setting.name
-        }
+        values["spellings"] = cls._spellings(*sources)
         if not wrong:
             try:
                 config._reconcile(given.keys())
@@ -246,6 +241,16 @@ class ClientConfig(SecurityConfig):
                 if setting is not None:
                     warning_by_name[setting.name] = warning
         return given, tuple(filter(None, warning_by_name.values()))
+
+    @classmethod
+    def _spellings(cls, *sources: Mapping[str, object]) -> dict[str, str]:
+        """Return the names as given, where they are not Kafka's, by the settings' names."""
+        found = {}
+        for spelling in (each for source in sources for each in source if isinstance(each, str)):
+            setting = cls.setting_of(spelling)
+            if setting is not None and underscored(spelling) != setting.name:
+                found[setting.name] = spelling
+        return found
 
     @classmethod
     def _no_mapping(cls, source: object) -> ConfigError:

@@ -116,16 +116,17 @@ def test_sql_names_a_source_of_tokens_that_the_driver_allows(
     assert "add tests.spark.small_sources to PYKCLIENT_ALLOWED_IMPORTS in the env" in complaint
 
 
-def test_the_view_of_the_page_is_created(spark: SparkSession, brokers: FakeKafka) -> None:
+def test_the_view_of_the_page_is_created(spark: SparkSession) -> None:
     page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
     (text,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     assert "localhost:9092" in text
     assert "subscribe 'orders'" in text
     rows = spark.range(3).selectExpr("CAST(id AS STRING) AS value", "'orders' AS topic")
-    address = {"kafka.bootstrap.servers": brokers.bootstrap_servers}
-    rows.write.format("pykafka").options(**address).mode("append").save()
-    spark.sql(text.replace("localhost:9092", brokers.bootstrap_servers))
-    (row,) = spark.sql("SELECT count(*) AS count FROM orders").collect()
+    with FakeKafka() as fake:
+        address = {"kafka.bootstrap.servers": fake.bootstrap_servers}
+        rows.write.format("pykafka").options(**address).mode("append").save()
+        spark.sql(text.replace("localhost:9092", fake.bootstrap_servers))
+        (row,) = spark.sql("SELECT count(*) AS count FROM orders").collect()
     assert row["count"] == 3
 
 
