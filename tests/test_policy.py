@@ -272,7 +272,7 @@ def test_text_names_what_the_process_allows(
     check_limits(tried, place, tmp_path, monkeypatch)
 
 
-@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+@pytest.mark.promise("settings from text import, read and contact only what the process allows")
 @pytest.mark.parametrize(
     "tried", [each for each in TRIED if each.key == "sasl.jaas.config"], ids=each_of
 )
