@@ -40,7 +40,7 @@ HEADER_BYTES = 61
 
 
 class Sending:
-    """A `SendCore` whose batches begin anew when they are full, as a producer's do."""
+    """A `SendCore` that starts a new batch when one is full, as a producer does."""
 
     def __init__(self, core: ModuleType) -> None:
         self.core = core

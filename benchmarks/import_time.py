@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from measuring.arena import Arena
     from measuring.benchmark import Settings
 
-# Some environments tell Python to compile anew at every start.
+# Some environments tell Python to recompile at every start.
 ENVIRONMENT = {
     **{name: os.environ[name] for name in os.environ if name != "PYTHONDONTWRITEBYTECODE"},
     "PYTHONPATH": str(Path(accel.__file__).parents[2]),

@@ -2,7 +2,7 @@
 
 `partitions` runs on the driver, once for each frame, however often the frame is used: it finds the
 partitions, resolves the limits to offsets and cuts the ranges. Where the read begins or ends at an
-edge of the log, the tasks bind that edge anew in every action.
+edge of the log, the tasks look that edge up in every action.
 
 Owner: the reader is immutable and pickled to the tasks.
 Source: PySpark's Python data source API (``DataSourceReader``).

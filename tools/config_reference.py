@@ -35,8 +35,8 @@ supported, then those that are refused, with the reason. A key may be spelled wi
 properties file, or with underscores, as a keyword: `Consumer(group_id="g")`. Times are
 milliseconds, sizes bytes. Keys in *italics* are this library's own.
 
-A key that is refused raises `ConfigError`, so that nobody relies on what is not there. It is taken
-only with the value that says what happens anyway, so that a file written for Java's client works.
+A refused key raises `ConfigError`, so that no program relies on a missing feature. Only the value
+that describes the actual behaviour is accepted, so that a file written for Java's client works.
 """
 
 

@@ -111,7 +111,7 @@ class InstructionCounter:
             self._library.counting_begins()
 
     def end(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         if self._library is not None:
             self._library.counting_ends()
 

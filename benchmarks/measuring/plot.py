@@ -32,7 +32,7 @@ AXES = {
 }
 INCHES = (11.0, 7.0)
 LABEL_ROOM = 8.0
-"""The axis ends so many times beyond the longest bar, for the number at its end."""
+"""Length of the axis as a multiple of the longest bar, with room for its number."""
 OURS, THEIRS, FLOOR = "#c0392b", "#7f8c8d", "#d5dbdb"
 
 

@@ -45,7 +45,7 @@ def count(frame: DataFrame, wanted: int) -> None:
 
 
 def sum_of_lengths(frame: DataFrame, wanted: int) -> None:
-    """``sum(length(value))``, and whether it is right."""
+    """Compute ``sum(length(value))`` and check it."""
     [[total]] = frame.selectExpr("sum(length(value))").collect()
     check("bytes", total, wanted * VALUE_BYTES)
 

@@ -354,7 +354,7 @@ class SinkCluster:
         except ProducerFencedError as error:
             raise SinkTakenOverError(
                 f"Sink {self._sink_id!r}: another driver has taken the sink over, and this one "
-                f"decides nothing more. Have one query run, with one checkpoint."
+                f"can no longer commit. Run one query, with one checkpoint."
             ) from error
 
     def _await_topic(self, producer: Producer) -> None:

@@ -469,7 +469,7 @@ class SinkProtocol:
         return SinkTakenOverError(
             f"Sink {self.sink_id!r}: batch {batch} was planned in turn {turn}, and {now}: another "
             f"driver writes with the same sinkId. Nothing that this one has written and not "
-            f"decided is visible. Have one query run, with one checkpoint."
+            f"decided is visible. Run one query, with one checkpoint."
         )
 
 

@@ -80,7 +80,7 @@ class Slots:
             producer = producer or Producer(
                 {**self._settings, "transactional.id": transactional_id}
             )
-            # Aborts what is open of it, which nobody will end: the module says why.
+            # Aborts its open transaction, which no driver will end (see the module).
             producer.init_transactions()
             producer.begin_transaction()
             attempt = Attempt(transactional_id, producer)
@@ -101,7 +101,7 @@ class Slots:
 
     def _take(self, turn: int, batch: int) -> tuple[SlotName, Producer | None]:
         if any(name.turn != turn for name in self._kept):
-            # A driver has begun anew since.
+            # Another turn has begun since.
             self.close()
         for name, kept in self._kept.items():
             if kept.batch < batch:

@@ -225,7 +225,7 @@ def test_purging_in_a_callback_is_refused(fake: FakeKafka) -> None:
 
 
 def test_purging_while_another_thread_closes_ends(stalled: Producer) -> None:
-    """Goal: a call that comes after the sender thread's last step does not wait for ever."""
+    """Goal: a call that comes after the sender thread's last step does not wait forever."""
     for _ in range(20):
         stalled.send("t", b"v", partition=0)
     counts: list[int] = []

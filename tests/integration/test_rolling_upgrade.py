@@ -90,7 +90,7 @@ class Servers:
         return found
 
     def swap_leaders(self) -> None:
-        """Let each broker lead what the other one led, whatever its version is."""
+        """Swap the leaders of the two brokers, whatever their versions."""
         before = [replicas for _, replicas, _ in self._partitions()]
         topics = fetch_metadata(self._address, self._topics(), timeout=TIMEOUT_S).topics
         reversed_replicas = [
@@ -115,7 +115,7 @@ class Servers:
         self.elect_preferred_leaders()
 
     def elect_preferred_leaders(self) -> None:
-        """Let each broker lead its share again, once all replicas are in sync."""
+        """Elect the preferred leaders once all replicas are in sync."""
         self.wait_for_replicas()
         self._send(ElectLeadersRequest(topic_partitions=None), ElectLeadersResponse)
         wait_until(

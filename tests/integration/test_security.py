@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.kafka, OWN_BROKERS]
 def test_a_client_is_the_same_for_java_librdkafka_and_kafka_python(
     secured_kafka_cluster: KafkaCluster,
 ) -> None:
-    """Settings as people have them, for one listener."""
+    """Common settings for one listener."""
     java = secured_kafka_cluster.client_settings("SASL_SSL", mechanism="SCRAM-SHA-512")
     where = {"bootstrap.servers": java["bootstrap_servers"]}
     authority, password = java["ssl_truststore_location"], SECURITY.users["alice"]

@@ -50,7 +50,7 @@ class Living(NamedTuple):
 
 
 class Story:
-    """A cluster of which each broker is restarted, and what is done to its topics meanwhile."""
+    """A cluster whose brokers restart one by one while its topics change."""
 
     def __init__(self, cluster: KafkaCluster, stack: ExitStack) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""A topic that is deleted and made anew under its name, while it is read: by real brokers and fake.
+"""A topic that real and fake brokers delete and recreate while a consumer reads it.
 
 Method: the new topic has more records than the old one, so that a position of the old log stands
 in the new one, too, and nothing but the topic's id shows that records would be left out.

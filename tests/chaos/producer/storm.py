@@ -155,7 +155,7 @@ class Written:
 
 
 class Storm:
-    """A run; a context manager: `begin`, strike, `settle`."""
+    """A run of the storm, as a context manager: `begin`, strike, `settle`."""
 
     def __init__(self, kafka: KafkaCluster, size: StormSize = FULL_STORM) -> None:
         self.kafka = kafka
