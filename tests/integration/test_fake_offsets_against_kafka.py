@@ -45,6 +45,8 @@ pytestmark = pytest.mark.kafka
 
 PLAIN_VERSION = 9
 """The last version of OffsetCommit that names topics, not ids."""
+DELETE_VERSION = 2
+"""Version of DeleteGroups that all tested brokers support."""
 
 
 class OffsetsClient(TransactionalClient):
@@ -90,8 +92,9 @@ class OffsetsClient(TransactionalClient):
         ]
 
     def delete_group(self) -> int:
-        """DeleteGroups."""
-        response = self._exchange.send(DeleteGroupsRequest([self.group]), DeleteGroupsResponse)
+        """Delete the group with DeleteGroups; return the error code."""
+        request = DeleteGroupsRequest([self.group])
+        response = self._exchange.send(request, DeleteGroupsResponse, DELETE_VERSION)
         return response.results[0].error_code
 
     def state(self) -> tuple[object, object]:
