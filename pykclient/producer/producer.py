@@ -17,6 +17,7 @@ from pykclient.arguments import FOREVER_MS, check_topic
 from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.config.given_settings import hidden
 from pykclient.errors import ClosedError, ForkedClientError
+from pykclient.errors.tracebacks import renewed
 from pykclient.network.drive import now_ms, now_ns
 from pykclient.network.interrupts import interrupt_count
 from pykclient.network.io.canonical import with_canonical_names
@@ -240,7 +241,7 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
             ForkedClientError: this is a child process.
         """
         if isinstance(self._lifecycle.refusal, ForkedClientError):
-            raise self._lifecycle.refusal.with_traceback(None)
+            raise renewed(self._lifecycle.refusal)
         return self._core.metrics()
 
     def flush(self, timeout: float | None = None) -> None:

@@ -121,6 +121,64 @@ def test_a_broker_that_is_another_one_later_ends_the_connection(
     assert isinstance(network.client.last_error(1), ClusterMismatchError)
 
 
+def lone_before_4_4() -> ScriptedNetwork:
+    """Return a client that has reached its cluster, which has one broker and no other address."""
+    network = ScriptedNetwork(BROKERS[0], falls_back_to_bootstrap=False, is_before_4_4=True)
+    peer = network.make_ready(1)
+    network.write(1)
+    network.respond(peer, OWN)
+    return network
+
+
+def lead_astray(network: ScriptedNetwork, peer: ScriptedPeer) -> None:
+    """Let another cluster refuse the next connection, with a request for any node waiting."""
+    if not peer.is_closed():
+        peer.end(DisconnectedError("gone"))
+    network.turn()
+    network.send()
+    network.turn(2_000)
+    network.shake_hands()
+    network.respond(network.peer, OTHER)
+
+
+def test_each_call_raises_a_new_error_while_it_is_true() -> None:
+    """Goal: no error has the tracebacks of two calls, and none outlives its cause."""
+    network = lone_before_4_4()
+    (peer,) = network.port.peers
+    raised = []
+    for _ in range(2):
+        lead_astray(network, peer)
+        error = network.metadata.take_fatal_error()
+        assert isinstance(error, ClusterMismatchError)
+        assert (error.expected_cluster_id, error.found_cluster_id) == ("own", "other")
+        raised.append(error)
+    assert raised[0] is not raised[1]
+    assert str(raised[0]) == str(raised[1])
+    lead_astray(network, peer)
+    count = network.metadata.fatal_count - 1
+    first, second = network.metadata.fatal_since(count), network.metadata.fatal_since(count)
+    assert first is not second
+    network.turn(2_000)
+    back = network.shake_hands()
+    network.respond(back, OWN)
+    assert network.metadata.fatal_error is None, "its own cluster is back"
+    assert network.metadata.fatal_since(count) is None
+
+
+def test_the_error_of_a_misrouted_connection_has_the_cure_for_a_broker_that_is_the_right_one(
+    bound_newest: ScriptedNetwork,
+) -> None:
+    bound_newest.write(2, message=InitProducerIdRequest())
+    bound_newest.peer.accept()
+    bound_newest.turn()
+    bound_newest.peer.respond_versions({}, error_code=RebootstrapRequiredError.code)
+    bound_newest.turn()
+    text = str(bound_newest.client.last_error(2))
+    assert "says that it is not broker 2 of cluster 'own'" in text
+    assert "If it is that broker all the same" in text
+    assert "set metadata_cluster_check_enable to False" in text
+
+
 def test_bootstrap_servers_are_asked_where_every_broker_is_misrouted() -> None:
     network = ScriptedNetwork(BROKERS[0])
     peer = network.make_ready(1)

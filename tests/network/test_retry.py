@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from traceback import walk_tb
 from weakref import ref
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient.errors import (
+    AuthenticationError,
+    ClusterMismatchError,
     DecodeError,
     DisconnectedError,
     KafkaError,
@@ -17,6 +20,7 @@ from pykclient.errors import (
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
 )
+from pykclient.errors.tracebacks import renewed
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.retry import Attempt, Backoff
 
@@ -181,3 +185,47 @@ def test_an_error_that_is_kept_keeps_nothing_of_the_call_in_which_it_was_raised(
     assert str(attempt.last_error) == "gone"
     assert attempt.last_error is not None
     assert isinstance(attempt.last_error.__cause__, DecodeError)
+
+
+def test_the_cause_of_a_refused_login_keeps_its_place_as_text_and_no_frames() -> None:
+    """Goal: a provider of tokens is user code; its frames lead to those of the application."""
+
+    class Iterator:
+        pass
+
+    attempt = Attempt(Backoff(100, 1_000))
+
+    def provide() -> None:
+        raise LookupError("no token")
+
+    def work() -> ref[Iterator]:
+        iterator = Iterator()
+        try:
+            try:
+                provide()
+            except LookupError as cause:
+                raise AuthenticationError("no") from cause
+        except AuthenticationError as error:
+            attempt.back_off(error, 0)
+            attempt.back_off(error, 0)
+        return ref(iterator)
+
+    assert work()() is None
+    assert attempt.last_error is not None
+    cause = attempt.last_error.__cause__
+    assert isinstance(cause, LookupError)
+    assert cause.__traceback__ is None
+    (note,) = cause.__notes__
+    assert "in provide" in note
+
+
+def test_a_kept_error_that_is_raised_again_and_again_keeps_no_frames() -> None:
+    kept = ClusterMismatchError("other", expected_cluster_id="own")
+    kept.__cause__ = DisconnectedError("gone")
+    for _ in range(2):
+        with pytest.raises(ClusterMismatchError, match="other") as caught:
+            raise renewed(kept)
+        assert caught.value.expected_cluster_id == "own"
+        assert caught.value.__cause__ is kept.__cause__
+        assert len(list(walk_tb(caught.value.__traceback__))) == 1
+    assert kept.__traceback__ is None

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.errors import CorruptRecordError, KafkaError, RecordDeserializationError
+from pykclient.errors.tracebacks import renewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -280,7 +281,7 @@ class FetchBuffer:
     def _raise_failure(self) -> None:
         """Raise the error of a partition, if there are no records to take."""
         if self._failed:
-            raise next(iter(self._failed.values())).with_traceback(None)
+            raise renewed(next(iter(self._failed.values())))
 
     def _peek(
         self,

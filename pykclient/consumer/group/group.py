@@ -31,6 +31,7 @@ from pykclient.consumer.group.metadata import (
 from pykclient.consumer.group.rebalance import Assign, RebalanceListener, Reconciliation
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import CommitFailedError
+from pykclient.errors.tracebacks import renewed
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, PollResult
 from pykclient.types import GroupMetadata
@@ -182,8 +183,11 @@ class ConsumerGroup:
         error = self._reconciliation.take_error() or self._membership.take_error()
         if error is None:
             error, self._topic_error = self._topic_error, None
+        if error is not None and error.fatal:
+            return renewed(error)  # each poll raises it
         if error is None and self._subscription.is_by_group:
-            error = self._coordinator.failure()
+            failure = self._coordinator.failure()
+            return None if failure is None else renewed(failure)  # until it is looked up again
         return error
 
     @property

@@ -527,6 +527,7 @@ class NetworkClient:
                 self._fail(request, failures.given_up(connection.node, connection.failure))
                 continue
             self._states.on_served()
+            self._metadata.on_served()
             self._completed.append(partial(request.on_response, response))
 
     def _verify(self, connection: Connection, response: MetadataResponse, now_ms: int) -> None:
@@ -681,7 +682,12 @@ class NetworkClient:
     def _report_verdict(self, error: KafkaError | None) -> None:
         """Make waiting calls raise a fatal error. The requests keep waiting for a node."""
         if error is not None:
-            self._completed.append(lambda _: self._metadata.on_verdict(error))
+            self._completed.append(partial(self._on_verdict, error, self._states.served_count))
+
+    def _on_verdict(self, error: KafkaError, served_count: int, now_ms: int) -> None:
+        del now_ms
+        if self._states.served_count == served_count:  # else a broker has responded meanwhile
+            self._metadata.on_verdict(error)
 
     def _fail_all(self, requests: Iterable[Request], error: KafkaError) -> None:
         for request in requests:

@@ -150,11 +150,13 @@ def other_cluster(node: Node, expected_id: str, found_id: str) -> ClusterMismatc
 
 
 def misrouted(node: Node, expected_id: str) -> ClusterMismatchError:
+    meant = broker_label(node.id).removesuffix(",")
     return ClusterMismatchError(
-        f"{node} belongs to another cluster than {printable(expected_id)!r}, which this client "
-        f"has used, or is another broker of it; nothing is sent to it. Correct the address, or "
-        f"what routes it (DNS, a proxy, advertised.listeners), or, to use another cluster, make a "
-        f"new client",
+        f"{node} says that it is not {meant} of cluster {printable(expected_id)!r}, which this "
+        f"client has used (REBOOTSTRAP_REQUIRED); nothing is sent to it. Correct the address, or "
+        f"what routes it (DNS, a proxy, advertised.listeners); to use another cluster, make a new "
+        f"client. If it is that broker all the same, restart it, or set "
+        f"metadata_cluster_check_enable to False, which names no broker and checks no cluster",
         expected_cluster_id=expected_id,
     )
 

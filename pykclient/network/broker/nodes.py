@@ -91,7 +91,8 @@ class NodeStates:
             random=random,
         )
         self._nodes: dict[int, _Reachability] = {}
-        self._served_count = 0
+        self.served_count = 0
+        """Number of good responses so far."""
         self._started_ms: dict[tuple[str, int], int] = {}
         """Start of the last attempt, by addresses where a connection ended recently."""
 
@@ -146,12 +147,12 @@ class NodeStates:
             known is not None
             and known.last_error is not None
             and known.last_error.is_refusal
-            and known.served_count == self._served_count
+            and known.served_count == self.served_count
         )
 
     def on_served(self) -> None:
         """Record a good response: earlier errors of nodes may no longer hold."""
-        self._served_count += 1
+        self.served_count += 1
 
     def on_connecting(self, node: Node, now_ms: int) -> int:
         """Record that an attempt starts; return its number, counted from 0."""
@@ -183,7 +184,7 @@ class NodeStates:
         known.retry_ms = now_ms + max(pause_ms, REFUSED_PAUSE_MS if error.is_refusal else 0)
         known.failure_count += 1
         known.last_error, known.setback = error, None
-        known.served_count = self._served_count
+        known.served_count = self.served_count
 
     def on_fallen_back(self, node_id: int, error: KafkaError, now_ms: int) -> None:
         """Record that the peer hung up on a handshake, and that an older version comes next.

@@ -20,6 +20,7 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
     error_for_code,
 )
+from pykclient.errors.tracebacks import renewed, without_frames
 from pykclient.network.cluster.cluster import (
     NO_TOPIC_ID,
     Cluster,
@@ -185,7 +186,7 @@ class Metadata:
 
     def on_verdict(self, error: KafkaError) -> None:
         """Record the error of all nodes, if no retry cures it until something changes there."""
-        self.fatal_error = error
+        self.fatal_error = without_frames(error)
         self.fatal_count += 1
         self._swap(self.cluster)
 
@@ -194,7 +195,12 @@ class Metadata:
 
         Any thread may call it; it is for calls of several threads that wait.
         """
-        return self.fatal_error if self.fatal_count != count else None
+        error = self.fatal_error
+        return None if error is None or self.fatal_count == count else renewed(error)
+
+    def on_served(self) -> None:
+        """Record a good response of a broker: the fatal error is true no longer."""
+        self.fatal_error = None
 
     def take_fatal_error(self) -> KafkaError | None:
         """Return the error that the waiting call raises, and clear it.
@@ -202,7 +208,7 @@ class Metadata:
         The next call tries again.
         """
         error, self.fatal_error = self.fatal_error, None
-        return error
+        return None if error is None else renewed(error)
 
     # For the network client and the engine.
 

@@ -24,6 +24,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
+from pykclient.errors.tracebacks import renewed
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.accumulator.batch import (
     BatchState,
@@ -429,7 +430,7 @@ class OpenBatches:
 
     def _check_open(self) -> None:
         if self.closed_by is not None:
-            raise self.closed_by.with_traceback(None)
+            raise renewed(self.closed_by)
 
 
 class SenderMailbox:

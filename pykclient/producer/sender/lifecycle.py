@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors import ClosedError, ForkedClientError, KafkaError
+from pykclient.errors.tracebacks import renewed
 from pykclient.network.log import ClientLog
 from pykclient.network.long_close import LongClose
 from pykclient.producer.sender.sender import describe_left
@@ -80,7 +81,7 @@ class Lifecycle:
     def check_usable(self) -> None:
         error = self.refusal or self.sender.failure
         if error is not None:
-            raise error.with_traceback(None)
+            raise renewed(error)
 
     def refuse(self, error: KafkaError) -> None:
         """Accept no more records. The first reason counts."""

@@ -442,10 +442,13 @@ def test_a_static_member_that_was_replaced_does_not_come_back(request_type: type
         scene._respond(SyncGroupResponse(error_code=FencedInstanceIdError.code))
     else:
         scene.refuse(FencedInstanceIdError)
+    raised: list[KafkaError | None] = []
     for _ in range(3):
         scene.poll(10_000)
-        assert isinstance(scene.group.take_error(), FencedInstanceIdError)
+        raised.append(scene.group.take_error())
+        assert isinstance(raised[-1], FencedInstanceIdError)
         assert not scene.sent
+    assert len(set(map(id, raised))) == 3, "each poll raises its own, with its own traceback"
 
 
 def test_a_static_member_that_was_replaced_may_not_subscribe_again() -> None:
