@@ -24,6 +24,7 @@ from tests.integration.java_tools import (
     java_consume,
     java_partitions,
     java_produce,
+    java_write_lines,
 )
 from tests.soak import OWN_BROKERS
 
@@ -142,6 +143,13 @@ def test_java_and_we_read_what_the_other_wrote(
     kafka_cluster: KafkaCluster, produce: Produce, consume: Consume, codec: str
 ) -> None:
     check_round_trip(kafka_cluster, produce, consume, codec)
+
+
+def test_lines_of_javas_console_producer_are_read(kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(kafka_cluster, "console")
+    lines = [b"one", "zwölf".encode(), b"three"]
+    java_write_lines(kafka_cluster.version, kafka_cluster.bootstrap_servers, topic, lines)
+    assert [record.value for record in our_consume(kafka_cluster, topic, len(lines))] == lines
 
 
 @pytest.mark.parametrize("codec", CODECS)
