@@ -52,10 +52,9 @@ def send(settings: Settings, timeout_ms: int) -> object:
 def _consumer(settings: Settings, timeout_ms: int, **own: Any) -> Consumer[Any, Any]:
     return Consumer(
         **settings,
-        default_api_timeout_ms=timeout_ms,
+        **{"default_api_timeout_ms": timeout_ms, **own},
         fetch_max_wait_ms=timeout_ms // 3,
         auto_offset_reset="earliest",
-        **own,
     )
 
 
@@ -91,7 +90,13 @@ def join(settings: Settings, timeout_ms: int) -> object:
 
 def join_kip848(settings: Settings, timeout_ms: int) -> object:
     with _consumer(
-        settings, timeout_ms, group_id="g", group_protocol="consumer", enable_auto_commit=False
+        settings,
+        timeout_ms,
+        group_id="g",
+        group_protocol="consumer",
+        enable_auto_commit=False,
+        # Longer than the poll: partitions that metadata do not list are no error within it.
+        default_api_timeout_ms=timeout_ms * 10,
     ) as consumer:
         consumer.subscribe([TOPIC])
         return _count(consumer.poll(timeout=timeout_ms / 1_000))

@@ -263,14 +263,18 @@ class Kip848Membership:
     def unlisted(self) -> list[TopicPartition]:
         """Partitions that metadata does not list yet, one per topic; the member waits for them.
 
-        A topic whose name is unknown has its id in the name's place.
+        A topic whose name is unknown has its id in the name's place; of several one is listed.
         """
         if self.state is not MemberState.RECONCILING:
             return []
         found = []
+        has_nameless = False
         for topic_id, numbers in self._target.items():
             info = self._topic(topic_id)
+            if info is None and has_nameless:
+                continue
             if info is None:
+                has_nameless = True
                 shown = urlsafe_b64encode(topic_id).decode().rstrip("=")  # as Kafka writes ids
                 found.append(TopicPartition(f"the topic with id {shown}", numbers[0]))
             elif numbers[-1] >= (count := len(info.partitions)):
