@@ -15,7 +15,7 @@ from pykclient.network.sasl.login import Login, token_source
 from pykclient.network.sasl.mechanism import MECHANISMS, Made
 from pykclient.network.sasl.oauthbearer import OAuthBearer
 from pykclient.network.sasl.plain import Plain
-from pykclient.network.sasl.scram import DELEGATION_TOKEN, NONCE_BYTES, KeyWork, Scram
+from pykclient.network.sasl.scram import DELEGATION_TOKEN, NONCE_BYTES, KeyBudget, Scram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ class Authenticator:
         """Kafka's name of the mechanism."""
         self._config = config
         self._random = random
-        self._key_work = KeyWork()
+        self._key_work = KeyBudget()
         self._login: Login | None = None
         if self.name == OAUTHBEARER:
             self._login = Login(config, port, token_source(config), random=random, log=log)
@@ -129,7 +129,7 @@ class Authenticator:
             self._login.restart()
 
 
-def make_mechanism(config: ClientConfig, host: str, work: KeyWork | None = None) -> SaslMechanism:
+def make_mechanism(config: ClientConfig, host: str, work: KeyBudget | None = None) -> SaslMechanism:
     """Return a mechanism that needs no token, for one authentication at a host.
 
     `work` limits the iterations of SCRAM for the client's brokers together.

@@ -76,14 +76,14 @@ class Scram(SaslMechanism):
         nonce: str,
         *,
         extension: str = "",
-        work: KeyWork | None = None,
+        work: KeyBudget | None = None,
     ) -> None:
         self.name = name
         self.user = user
         self._password = password
         self._hash = "sha" + name.rpartition("-")[2]
         self._nonce = nonce
-        self._work = work or KeyWork()
+        self._work = work or KeyBudget()
         self._first_bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extension}"
         self._server_signature: bytes | None = None
         self.cure = DELEGATION_CURE if extension else CURE.format(name)
@@ -134,7 +134,7 @@ class Scram(SaslMechanism):
         return hmac.digest(key, message, self._hash)
 
 
-class KeyWork:
+class KeyBudget:
     """The iterations that one client computes for its brokers, which choose salt and count.
 
     `FREE_ITERATIONS` are available at once, and `ITERATIONS_PER_SECOND` more as time passes. A key
