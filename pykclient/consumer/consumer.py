@@ -208,7 +208,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
                 continue  # there is a new leader, which may have lost these records
             first_offset, last_offset = span.columns.first_offset, span.columns.last_offset
             assigned.leader_epoch = span.leader_epoch
-            version = NEVER_LOOKED
+            moves, version = assigned.moves, NEVER_LOOKED
             for record in self._records_of(span):
                 position = assigned.offset
                 # An interceptor may have inserted records of its own.
@@ -219,8 +219,8 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
                     break
                 # The partition is checked again only after a change.
                 if version != subscription.version:
-                    if not assigned.is_fetching:
-                        break
+                    if not assigned.is_fetching or assigned.moves != moves:
+                        break  # also after a seek to this position, from which it reads on
                     version = subscription.version
             else:
                 assigned.offset = last_offset + 1

@@ -179,6 +179,11 @@ class AssignedPartition:
         )
 
     @property
+    def moves(self) -> tuple[int, int]:
+        """Numbers that differ once the position was set, if only to where it was."""
+        return self.epoch, self.skip_count
+
+    @property
     def lead(self) -> int | None:
         """Number of offsets from the log's start to the position; None if unknown."""
         if self.log_start_offset is None or not self.has_offset:
@@ -223,7 +228,7 @@ class SubscriptionState:
         self.pattern: re.Pattern[str] | None = None
         self.broker_pattern: str | None = None
         self.version = 0
-        """Grows whenever the set of partitions that may be fetched changes."""
+        """Grows whenever the set of partitions that may be fetched changes, or a user seeks."""
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._without_position: dict[AssignedPartition, None] = {}
         self._unvalidated: dict[AssignedPartition, None] = {}
@@ -458,6 +463,7 @@ class SubscriptionState:
         """
         assert assigned.state is PositionState.FETCHING, assigned
         assigned.skip_count += 1
+        self.version += 1
         if offset != assigned.offset:
             # In this order, in case of an interrupt: no offset gets another one's epoch.
             assigned.leader_epoch = None

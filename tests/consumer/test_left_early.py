@@ -298,6 +298,23 @@ def test_a_seek_past_the_record_in_hand_counts(consumer: Consumer, port: Serving
     assert offsets(consumer.poll(LONG_S)) == [3, 4, 5]
 
 
+@pytest.mark.parametrize("place", [2, OffsetAndMetadata(2, leader_epoch=0)])
+def test_a_loop_that_goes_on_after_a_seek_to_its_next_record_may_be_left(
+    member: Consumer, port: ServingPort, place: int | OffsetAndMetadata
+) -> None:
+    port.logs[0].append(5)
+    taken = []
+    for record in member:
+        taken.append(record.offset)
+        if record.offset == 1:
+            member.seek(A, place)
+        if record.offset == 2:
+            break
+    assert taken == [0, 1, 2]
+    assert processed(member)[A] == 2
+    assert offsets(member.poll(LONG_S)) == [2, 3, 4]
+
+
 def test_a_paused_partition_goes_back_and_comes_after_it_is_resumed(
     consumer: Consumer, port: ServingPort
 ) -> None:

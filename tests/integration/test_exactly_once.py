@@ -320,8 +320,9 @@ def test_an_outage_is_raised_to_a_script_and_nothing_is_lost(
             with fake.control() as cluster:
                 cluster.stop_broker(0)
 
-    with pytest.raises(KafkaTimeoutError):
+    with pytest.raises(TransactionAbortableError, match="delivery_timeout_ms") as raised:
         work()
+    assert isinstance(raised.value.__cause__, KafkaTimeoutError)
     with fake.control() as cluster:
         cluster.start_broker(0)
     pipeline.copy_until(COUNT)

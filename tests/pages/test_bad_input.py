@@ -58,8 +58,10 @@ TESTED_ELSEWHERE = (
         "test_real_kafka.py",
     ),
     *("web.py", "gunicorn.conf.py", "price_orders.py"),
+    "copy_orders.py",
 )
-"""Programs that bring their own brokers, and programs that another program runs."""
+"""Programs that bring their own brokers, that another program runs, or that test_producer.py runs
+with a fault."""
 PRINTING = tuple(
     name
     for name in (*SERVICES, ENDING_WITH_A_LINE)
