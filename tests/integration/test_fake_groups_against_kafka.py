@@ -229,6 +229,10 @@ def fake() -> FakeExchange:
 
 
 def one_member(user: GroupUser) -> Iterator[object]:
+    """Goal: as in 4.4, where the target of a group that became empty has the group's epoch.
+
+    Kafka 4.3 leaves it at the epoch of the last assignment.
+    """
     yield user.beat("m1", 1)
     yield user.join("m1", ["a"])
     yield user.state()
