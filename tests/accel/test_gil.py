@@ -34,7 +34,7 @@ ROUNDS_MAX = 100_000_000
 
 @pytest.fixture(autouse=True)
 def long_interval() -> Iterator[None]:
-    """Have a long switch interval, which is the same afterwards."""
+    """Set a long switch interval, and restore it afterwards."""
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(LONG_S)
     yield

@@ -124,7 +124,7 @@ def world(guarded: KafkaCluster) -> World:
 
 @pytest.fixture
 def at_pause(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], list[int]]:
-    """Have the first pause of a query do something more. What is returned counts all pauses."""
+    """Run something more in the first pause of a query; return the number of all pauses so far."""
 
     def arrange(act: Callable[[], None]) -> list[int]:
         count = [0]

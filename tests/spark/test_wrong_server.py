@@ -1,4 +1,4 @@
-"""How long Spark waits for brokers that do not respond: ten seconds at first, later a minute.
+"""Time for which Spark waits for brokers that do not respond: ten seconds, later a minute.
 
 The brokers are real. While they are paused they accept connections and do not respond. An error
 names the time, so the time that Spark itself takes makes no difference.

@@ -57,7 +57,7 @@ cdef class Gate:
             PyThread_free_lock(self.barrier)
 
     def open(self):
-        """Let the thread go on that waits, or that will wait."""
+        """Release the thread that waits, or the next one that will."""
         take_core_lock(&self.lock)
         self.opened_count += 1
         if not self.is_given:

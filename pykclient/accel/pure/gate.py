@@ -23,7 +23,7 @@ class Gate:
         self._opened: SimpleQueue[None] = SimpleQueue()
 
     def open(self) -> None:
-        """Let the thread go on that waits, or that will wait."""
+        """Release the thread that waits, or the next one that will."""
         self._opened.put(None)
 
     def open_at_once(self) -> None:
