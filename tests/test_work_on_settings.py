@@ -61,6 +61,10 @@ def jaas(count: int) -> str:
             id="a pattern with many signs that repeat",
         ),
         pytest.param(
+            PROVIDER | {PATTERN: "(.|)" * 30 + "!", "client.id": "${env:KAFKA_PASSWORD}"},
+            id="a pattern with many alternatives",
+        ),
+        pytest.param(
             {"interceptor.classes": ",".join(f"a{number}:B" for number in range(COUNT))},
             id="classes",
         ),

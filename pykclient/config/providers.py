@@ -74,7 +74,7 @@ FILE_BYTES_MAX: Final = 1_000_000
 """The largest file of a folder that is read."""
 PATTERN_LENGTH_MAX: Final = 1_000
 REPEATS_MAX: Final = 3
-"""Signs that repeat, in a pattern from text. The time to match grows by the length of a name with
+"""Signs that repeat or, in a pattern with groups, choose, in a pattern from text. The time to match grows by the length of a name with
 each, and without a limit where what is repeated repeats itself."""
 VARIABLE_LENGTH_MAX: Final = 255
 """Characters of the name of a variable that is compared with a pattern."""
@@ -83,7 +83,7 @@ _CLASS_PREFIX: Final = "org.apache.kafka.common.config.provider."
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,29}")
 """Name of a provider that a warning may show. Other text before a colon is more likely to be a part
 of a password."""
-_REPEATS: Final = re.compile(r"\\.|\(\?|[*+?{]", re.DOTALL)
+_REPEATS: Final = re.compile(r"\\.|\(\?|[*+?{|]", re.DOTALL)
 _REPEATED_GROUP: Final = re.compile(r"\)[*+?{]")
 _BACK_REFERENCE: Final = re.compile(r"\\[0-9]|\(\?P=")
 
@@ -256,7 +256,9 @@ def _pattern(setting: str, given: object) -> re.Pattern[str]:
     """Return a pattern for names of variables. One from text must not take long to match."""
     pattern = str(given)
     if origin_of(given) is not None:
-        repeats = [each for each in _REPEATS.findall(pattern) if each in "*+?{"]
+        # An alternative in a group doubles the ways to match, as a repetition does.
+        costly = "*+?{|" if "(" in pattern else "*+?{"
+        repeats = [each for each in _REPEATS.findall(pattern) if each in costly]
         if (
             len(pattern) > PATTERN_LENGTH_MAX
             or len(repeats) > REPEATS_MAX
@@ -266,7 +268,8 @@ def _pattern(setting: str, given: object) -> re.Pattern[str]:
             raise ConfigError(
                 f"{setting} is {shown('', pattern)}, which may take long to match. In text it has "
                 f"{PATTERN_LENGTH_MAX} characters at most, {REPEATS_MAX} of the signs * + ? and "
-                f"{{, none of them behind a group, and no references to groups."
+                f"{{ (with groups also |), none of them behind a group, and no references to "
+                f"groups."
             )
     try:
         return re.compile(pattern)

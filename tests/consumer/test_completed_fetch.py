@@ -281,6 +281,11 @@ def test_a_batch_that_decompresses_to_too_much_is_an_error() -> None:
         str(caught.value),
     )
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 3, 0)
+    # Frames of the decompression would keep what it has made so far.
+    cause = caught.value.__cause__
+    while cause is not None:
+        assert cause.__traceback__ is None
+        cause = cause.__cause__
 
 
 @pytest.mark.parametrize("aborted", [None, []], ids=["read_uncommitted", "read_committed"])

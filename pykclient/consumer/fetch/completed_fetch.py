@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pykclient.accel.batch_layout import ATTRIBUTE_CODEC, ATTRIBUTE_TRANSACTIONAL, MAGIC_AT
 from pykclient.consumer.record import RecordSpan
 from pykclient.errors import CorruptRecordError
+from pykclient.errors.tracebacks import without_frames
 from pykclient.records.batch import (
     BatchSpan,
     RecordBatch,
@@ -316,7 +317,7 @@ class CompletedFetch:
             next_offset=end,
             raw=bytes(self._records[start : start + size_bytes]),
         )
-        described.__cause__ = error
+        described.__cause__ = without_frames(error)  # frames have what was decompressed so far
         return described
 
     def _has_hidden_start(self, start: int) -> bool:
