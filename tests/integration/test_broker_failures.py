@@ -171,8 +171,8 @@ def test_with_all_brokers_frozen_deliveries_run_out_of_time_and_close_ends(
 ) -> None:
     with Producer(
         bootstrap_servers=three_brokers.bootstrap_servers,
-        request_timeout_ms=1_000,
-        delivery_timeout_ms=1_500,
+        request_timeout_ms=2_500,
+        delivery_timeout_ms=3_000,
         linger_ms=0,
     ) as producer:
         producer.send(topic, b"v", partition=0).result(TIMEOUT_S)
