@@ -74,8 +74,8 @@ FILE_BYTES_MAX: Final = 1_000_000
 """The largest file of a folder that is read."""
 PATTERN_LENGTH_MAX: Final = 1_000
 REPEATS_MAX: Final = 3
-"""Signs that repeat or, in a pattern with groups, choose, in a pattern from text. The time to match grows by the length of a name with
-each, and without a limit where what is repeated repeats itself."""
+"""Signs that repeat or, beside groups, choose, in a pattern from text. The time to match grows by
+the length of a name with each, and without a limit where what is repeated repeats itself."""
 VARIABLE_LENGTH_MAX: Final = 255
 """Characters of the name of a variable that is compared with a pattern."""
 
