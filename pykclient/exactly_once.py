@@ -478,8 +478,8 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
             raise ProducerFencedError(
                 f"the transaction of a batch of {len(self.records)} records was open for "
                 f"{open_s:.1f} s, and brokers abort it after transaction_timeout_ms="
-                f"{limit_s * MS_PER_S:.0f}. Its records come again: give it more time, or make "
-                f"batches smaller (max_records)"
+                f"{limit_s * MS_PER_S:.0f}. Its records are read again: raise the time-out, or "
+                f"make batches smaller (max_records)"
             ) from failure
 
     def _to(self, state: BatchState) -> None:

@@ -500,7 +500,7 @@ def listed(text: str) -> list[str]:
 
 
 def imports_of(value: object, reach: Reach = Reach.IMPORT) -> Named:
-    """Return the names in a parsed value that are imported, which contain a colon."""
+    """Return the names in a parsed value that have to be imported: those with a colon."""
     items = value if isinstance(value, tuple) else (value,)
     return [(reach, item) for item in items if isinstance(item, str) and ":" in item]
 

@@ -117,7 +117,7 @@ class CoordinatorLookup:
     def node(self) -> CoordinatorNode | None:
         """Return the coordinator; if it is unknown, request a lookup and return None.
 
-        The node's id stands for a connection of its own: use it as the `node_id` of requests.
+        The node's id identifies a separate connection: use it as the `node_id` of requests.
         """
         if self.known_node is not None and self._owner.is_unavailable(self.known_node):
             self._forget("it cannot be reached")

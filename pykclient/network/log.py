@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping
 
 REPEAT_MS: Final = 30_000
-"""Time during which one line stands for all equal ones."""
+"""Time during which equal lines are logged once."""
 
 KEYS_MAX: Final = 1_000
 """Maximum number of lines remembered; the oldest is forgotten first.

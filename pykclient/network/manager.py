@@ -31,7 +31,7 @@ UTF8_BYTES_MAX: Final = 4
 """Bytes of one character."""
 
 ANY_NODE: Final = None
-"""A node id that stands for the least loaded node."""
+"""Node id that selects the least loaded node."""
 
 ValueT = TypeVar("ValueT")
 
@@ -96,7 +96,7 @@ class Manager(Protocol):
 
 
 class RecoveringManager(Manager, Protocol):
-    """A manager of a client whose thread may be interrupted at any moment."""
+    """A manager that recovers from interrupts of its thread at any moment."""
 
     def restart(self, now_ms: int) -> None:
         """Forget what is in flight: no response comes, and any change may be half made.
@@ -137,11 +137,11 @@ class Operation(Generic[ValueT]):
         return self._value  # type: ignore[return-value]  # set by succeed()
 
     def succeed(self, value: ValueT) -> None:
-        """End with a value. An operation that has already ended stays as it is."""
+        """End with a value. No effect if the operation has already ended."""
         self._end(value, None)
 
     def fail(self, error: KafkaError) -> None:
-        """End with an error. An operation that has already ended stays as it is."""
+        """End with an error. No effect if the operation has already ended."""
         self._end(None, error)
 
     def on_done(self, callback: Callable[[Operation[ValueT]], None]) -> None:

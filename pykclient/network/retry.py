@@ -36,7 +36,7 @@ class Backoff:
 
 
 class Attempt:
-    """One request that is retried until it succeeds or fails for good."""
+    """A request that is retried until it succeeds or fails with a final error."""
 
     __slots__ = ("_backoff", "due_ms", "failure_count", "is_in_flight", "last_error")
 

@@ -566,8 +566,8 @@ class ProducerCore:
     def _check_may_wait(self, what: str) -> None:
         if self.waiting.is_current():
             raise BufferExhaustedError(
-                f"send() in a delivery callback would have to wait for {what}, which cannot come "
-                f"while the callback runs; send from another thread"
+                f"send() in a delivery callback would have to wait for {what}, which is not "
+                f"possible while the callback runs; send from another thread"
             )
         self.waiting.check_may_wait(f"send(), which has to wait for {what},")
         if get_ident() in self._waiting_for_memory:

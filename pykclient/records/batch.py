@@ -43,7 +43,7 @@ LEGACY_SIZE_BYTES_MIN: Final = 26
 """Minimum size of a message in the old formats: anything shorter is invalid in every format."""
 
 RECORD_COUNT_MAX: Final = 2**31 - 1
-"""Maximum number of records in a batch, whose count has 32 bits."""
+"""Maximum number of records in a batch: the count has 32 bits."""
 
 _CODECS: Final = dict(enumerate(Codec))
 

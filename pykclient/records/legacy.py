@@ -202,7 +202,7 @@ def _read_message(data: memoryview, position: int, *, check_crcs: bool) -> tuple
 
 
 def _sealed_end_offset(data: memoryview) -> int | None:
-    """Return the offset after a message whose checksum is right; None if it is wrong."""
+    """Return the offset after a message with a valid checksum; None if it is invalid."""
     if len(data) < START.size:
         return None
     offset, _, crc, *_ = START.unpack_from(data)

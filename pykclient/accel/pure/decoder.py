@@ -121,7 +121,7 @@ def decode_records(
 ) -> tuple[ListColumns, int]:
     """Decode up to `count` records from `position` on; return them and the position after them.
 
-    There are fewer, but at least one, if all would have more than `HEADER_COUNT_MAX` headers.
+    Decode fewer, but at least one, if all together have more than `HEADER_COUNT_MAX` headers.
     `first` is the index of the first one in its batch, and `count` is at least 1.
     `append_timestamp_ms`, if given, is the time of every record.
 

@@ -174,8 +174,8 @@ def _open_index(stack: ExitStack, path: Path, kind: type[AnyIndex]) -> AnyIndex:
     base_offset = base_offset_of(path)
     if base_offset is None:
         raise ConfigError(
-            f"offsets in {path.name} count from the segment's first, which its name should state "
-            f"in 20 digits, as in {0:020}{path.suffix}"
+            f"offsets in {path.name} are relative to the segment's base offset, which the file "
+            f"name must contain in 20 digits, as in {0:020}{path.suffix}"
         )
     return kind(read_at, size_bytes, base_offset=base_offset)
 

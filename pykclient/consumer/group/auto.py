@@ -320,7 +320,7 @@ class AutoMembership:
             self._enter(self._classic, reason)
 
     def _on_refused(self, code: int, node_id: int, now_ms: int) -> None:
-        """Handle an error of the coordinator, whose response then lists no versions to choose by.
+        """Handle an error of the coordinator; its response then contains no API versions.
 
         An error that a retry cures is retried; `poll` raises others, and then it is retried, too.
         """

@@ -60,7 +60,7 @@ def check_member(api: str, member_id: str, generation: int) -> None:
 
 
 def commit_refused(member: GroupMetadata, error: BrokerError) -> CommitFailedError:
-    """Return the error for a member whose partitions others may have by now."""
+    """Return the error for a member that other members may have replaced as the owner."""
     failed = CommitFailedError(
         f"group {member.group_id!r} did not accept the offsets of member {member.member_id!r}, "
         f"generation {member.generation}: {error}. Other members may have read its partitions "

@@ -307,7 +307,7 @@ class Reconciliation:
         return called
 
     def _unreported(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        """Return the partitions whose revocation the listener does not know yet."""
+        """Return the revoked partitions not yet reported to the listener."""
         return [partition for partition in partitions if partition in self._reported]
 
     def _report_assigned(self, partitions: Collection[TopicPartition]) -> Operation[None] | None:

@@ -115,7 +115,7 @@ class Authentication:
             self._take_challenge(decode_response(SaslAuthenticateResponse, self.version, frame))
 
     def begin(self, mechanism: SaslMechanism) -> None:
-        """Continue with a mechanism, whose credentials are available."""
+        """Continue with a mechanism once its credentials are available."""
         self._to(AuthenticationState.WORKING)
         self.mechanism = mechanism
         self.work = mechanism.begin

@@ -104,7 +104,7 @@ class NetworkClient:
         """True if a step is needed that no event triggers: a connection was closed after the
         managers were polled, or an attempt to connect could not be started."""
         self._silent_ids: frozenset[int] = frozenset()
-        """Nodes that owe a response for long, as of the last turn."""
+        """Nodes that have not responded for long, as of the last poll."""
         self._driven_ms = NEVER_MS
         """Time when `complete` last ended; before the first time nothing can be late."""
         self.features = FinalizedFeatures()
@@ -198,7 +198,7 @@ class NetworkClient:
         return self._states.last_error(node_id)
 
     def silence(self, node_id: int) -> str:
-        """Describe what a node that owes a response for long has not done; empty for others."""
+        """Describe the overdue response of a node; empty if there is none."""
         return self._describe(node_id) if node_id in self._silent_ids else ""
 
     def describe_failures(self) -> str:
@@ -634,7 +634,7 @@ class NetworkClient:
                 self._lose(node_id, error, now_ms)
 
     def _report_silence(self, now_ms: int) -> None:
-        """Log nodes that keep their connections and owe a response for long, each now and then."""
+        """Log nodes that keep a connection but have not responded for long, at intervals."""
         silent_ids = []
         for node_id, connection in self._connections.items():
             silence_ms = connection.silence_ms(now_ms)

@@ -416,7 +416,7 @@ class Connection:
         return taken
 
     def take_responses(self, now_ms: int) -> list[tuple[Request, Message]]:
-        """Take the requests whose responses have arrived, with the responses, in order.
+        """Remove and return the requests that got a response, with the responses, in order.
 
         An invalid response ends the connection and sets `failure`.
         """

@@ -192,7 +192,7 @@ def without_place(node: Node, error: KafkaError) -> str:
 
 
 def with_cure(troubles: str) -> str:
-    """Add the cure to a refused connection, whose error from the system has none.
+    """Add the cure to a system error about a refused connection.
 
     The other errors here contain their cure.
     """

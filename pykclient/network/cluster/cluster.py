@@ -170,7 +170,7 @@ def partition_info(topic: str, partition: MetadataResponsePartition) -> Partitio
 
 
 class LeaderAndEpoch(Protocol):
-    """A leader as several APIs name it; -1 stands for none."""
+    """A leader as several APIs return it; -1 means no leader."""
 
     leader_id: int
     leader_epoch: int

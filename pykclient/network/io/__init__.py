@@ -1,1 +1,1 @@
-"""All sockets, name look-ups and selectors, behind the port."""
+"""Sockets, name look-ups and selectors: the implementation of the port."""

@@ -49,7 +49,7 @@ _PKCS12: Final = bytes.fromhex("2a864886f70d010c01")
 _PBES2: Final = bytes.fromhex("2a864886f70d01050d")
 _RSA: Final = bytes.fromhex("2a864886f70d010101")
 _PBES1_LAST_MAX: Final = 11
-"""The last number in the identifiers of PBES1; those behind it are of PBES2."""
+"""The last number in the identifiers of PBES1; larger ones belong to PBES2."""
 
 _ENCRYPTED_BEGIN: Final = b"BEGIN ENCRYPTED PRIVATE KEY"
 _ENCRYPTED_PEM: Final = re.compile(
@@ -91,7 +91,7 @@ def check_store(data: bytes, setting: str) -> None:
 
 
 def check_size(pem: bytes, setting: str) -> None:
-    """Check the size of a key, whose primes are verified before it signs.
+    """Check the size of a key, since OpenSSL verifies its primes before it signs.
 
     Raises:
         ConfigError: it is larger than `KEY_LENGTH_MAX`.
@@ -278,7 +278,7 @@ def _number(data: bytes, element: _Element) -> int:
 
 
 def _is_of_key(name: bytes) -> bool:
-    """Return whether a name is that of an encryption of keys."""
+    """Return whether a name identifies an encryption of keys."""
     return name == _PBES2 or name[:-1] == _PKCS12 or (name != b"" and _is_pbes1(name))
 
 

@@ -70,7 +70,7 @@ class Resolver:
                 waiting.remove(on_resolved)
 
     def deliver(self) -> None:
-        """Call the attempts back whose lookups have ended."""
+        """Run the callbacks of lookups that have ended."""
         self._calls.deliver()
         while self._results:
             name, result = self._results.popleft()

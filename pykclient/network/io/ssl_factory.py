@@ -67,7 +67,7 @@ class SslFactory:
 
     @property
     def has_identity(self) -> bool:
-        """True if the client has a certificate of its own."""
+        """True if the client has a certificate."""
         config = self._config
         return (
             config.ssl_keystore_location is not None

@@ -79,7 +79,7 @@ def read_token(returned: object) -> OAuthToken:
     missing parts are read from it.
 
     Raises:
-        AuthenticationError: the result is none of these. The text shows no part of it.
+        AuthenticationError: the result has another type. The text contains no part of it.
     """
     try:
         return _read(returned)

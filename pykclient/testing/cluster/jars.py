@@ -279,7 +279,7 @@ def _fetcher_for(
         return _fetch_with_ivy
     raise MissingPrerequisiteError(
         f"the jars of {wanted.title} are not cached and cannot be downloaded: mvn "
-        "is not on the PATH, and the PyPI package pyspark, whose Ivy would do, is not installed. "
+        "is not on the PATH, and the PyPI package pyspark, which includes Ivy, is not installed. "
         "Install Maven (Debian, Ubuntu: apt-get install maven), or: pip install "
         f"pyspark; or copy the folder {wanted.folder_name} from another machine's cache into "
         f"{cache_folder(environ)}."

@@ -49,7 +49,7 @@ class RebalanceProtocol(IntEnum):
     """Partitions that members revoke before they join again (KIP-429)."""
 
     EAGER = 0
-    """All."""
+    """Revoke all partitions before joining."""
     COOPERATIVE = 1
     """None; members later revoke those that the new assignment takes away."""
 

@@ -67,7 +67,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """An assignor by which members keep partitions, and moves take two rebalances.
+    """An assignor that keeps partitions with their members; moves take two rebalances.
 
     The first rebalance revokes the partitions that move, and the second assigns them.
 
