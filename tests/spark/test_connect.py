@@ -17,6 +17,7 @@ from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
 from tests.quick_jvm import quick_spark_environ
 from tests.spark.connect_life import ENDED, KILLED
+from tests.spark.mistakes import MISTAKES
 from tests.spark.small_sources import PARTITION_COUNT, ROW_COUNT
 from tests.spark.versions import PLANS_ONCE
 
@@ -171,3 +172,28 @@ def test_a_query_goes_on_when_a_server_of_spark_connect_is_killed_and_another_on
         while consumer.position(copied) < end:
             found += [int(record.value or b"") for record in consumer.poll(1)]
     assert sorted(found) == [*range(3, 14)]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_500)
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_mistake_is_named_at_the_beginning_of_the_error_on_spark_connect_too(
+    kafka_cluster: KafkaCluster, new_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    environ = connect_environ(tmp_path, (*PACKAGES, "pyspark_pykafka"))
+    topic = new_topic(2)
+    program = [sys.executable, "-m", "tests.spark.mistakes"]
+    finished = subprocess.run(
+        [*program, kafka_cluster.bootstrap_servers, topic, str(tmp_path)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1_400,
+        cwd=tmp_path,
+    )
+    assert finished.returncode == 0, finished.stderr
+    shown = json.loads(finished.stdout.splitlines()[-1])
+    wanted = {name: cause.replace("$TOPIC", topic) for name, (_, cause) in MISTAKES.items()}
+    assert {name: text for name, text in shown.items() if wanted[name] not in text} == {}
