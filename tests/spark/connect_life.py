@@ -17,6 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from spark_connector import foreach_batch, register
+from tests.spark.connect_query import start_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ def main(servers: str, source: str, group: str, target: str, folder: str, cut: s
             "sinkId": target,
         }
     )
-    query = (
+    query = start_query(
         spark.readStream.format("pykafka")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", source)
@@ -66,7 +67,6 @@ def main(servers: str, source: str, group: str, target: str, folder: str, cut: s
         .writeStream.foreachBatch(cut_off(server.pid, sink, cut))
         .option("checkpointLocation", folder)
         .trigger(availableNow=True)
-        .start()
     )
     if cut in ("before", "after"):
         server.wait(LIFE_S)

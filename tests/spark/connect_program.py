@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_connector import LagListener, foreach_batch, register
 from spark_connector.versions import PYSPARK
+from tests.spark.connect_query import start_query
 from tests.spark.small_sources import Calls, NotedSource
 
 if TYPE_CHECKING:
@@ -56,11 +57,10 @@ def main(servers: str, topic: str, folder: str, has_unix_sockets: str) -> None:
     stream = spark.readStream.format("pykafka").option("startingOffsets", "earliest")
     counts = stream.options(subscribe=topic, **options).load().groupBy().count()
     copy = counts.selectExpr("concat('count ', count) AS value").writeStream.outputMode("update")
-    query = (
+    query = start_query(
         copy.foreachBatch(foreach_batch({"topic": topic, **options}))
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)
-        .start()
     )
     found["ended"] = query.awaitTermination(120)
     found["copied"] = records.where("value LIKE 'count%'").count()
@@ -103,11 +103,10 @@ def written_once(spark: SparkSession, servers: str, topic: str, folder: str) -> 
 
     def run_function(checkpoint: str, function: Callable[[DataFrame, int], None]) -> str:
         writer = rows.where("value NOT LIKE 'once%'").selectExpr("concat('once ', value) AS value")
-        query = (
+        query = start_query(
             writer.writeStream.foreachBatch(function)
             .option("checkpointLocation", f"{folder}/{checkpoint}")
             .trigger(availableNow=True)
-            .start()
         )
         return message_of(lambda: query.awaitTermination(120))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -129,19 +131,24 @@ def test_a_query_goes_on_when_a_server_of_spark_connect_is_killed_and_another_on
     command += [servers, source, group, target, str(tmp_path / "checkpoint")]
 
     def live(cut: str) -> str:
-        # Processes of a server that was killed may hold the ends of pipes for a while.
         said, wrong = tmp_path / f"{cut}.out", tmp_path / f"{cut}.err"
         with said.open("w") as output, wrong.open("w") as errors:
-            finished = subprocess.run(
+            # Processes of a server that was killed may outlive it; its group ends with the life.
+            life = subprocess.Popen(
                 [*command, cut],
                 env=environ,
                 stdout=output,
                 stderr=errors,
-                check=False,
-                timeout=CONNECT_S_MAX,
                 cwd=tmp_path,
+                start_new_session=True,
             )
-        assert finished.returncode == 0, wrong.read_text()
+            try:
+                code = life.wait(CONNECT_S_MAX)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(life.pid, signal.SIGKILL)
+                life.wait()
+        assert code == 0, wrong.read_text()
         return said.read_text().splitlines()[-1]
 
     def send(*numbers: int) -> None:
