@@ -175,7 +175,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[Hour], None], str]]] = {
     ),
     "a topic is overwritten": (
         lambda hour: hour.write("CAST(id AS STRING) AS value", mode="overwrite", topic="$TOPIC"),
-        "overwrite",
+        "A topic cannot be overwritten",
     ),
     "an exactly-once batch has no name": (
         lambda hour: hour.write(
