@@ -134,7 +134,7 @@ class _Progress:
 
 
 class AdminCall(Generic[KeyT, ValueT]):
-    """One call; `values` and `errors` have the keys that are done.
+    """A call; `values` and `errors` contain the completed keys.
 
     `coordinators` are those found so far, by group or transactional id; calls may share them.
     """

@@ -306,7 +306,7 @@ class FetchCall:
         """Return the id of the topic for which a broker has served a target; zeros without ids.
 
         None if that is uncertain. A broker refuses the id of a deleted topic, but accepts a name
-        for the present topic, whose id only metadata can tell. They must be newer than `sought_in`,
+        for the present topic; only metadata has its id. That must be newer than `sought_in`,
         a version of the cluster.
         """
         topic_id = self._cluster.topic_id(target.assigned.partition.topic)

@@ -91,7 +91,7 @@ def check_store(data: bytes, setting: str) -> None:
 
 
 def check_size(pem: bytes, setting: str) -> None:
-    """Check the size of a key, since OpenSSL verifies its primes before it signs.
+    """Check the size of a key: its primes are verified before it signs.
 
     Raises:
         ConfigError: it is larger than `KEY_LENGTH_MAX`.

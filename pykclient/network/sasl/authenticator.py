@@ -67,7 +67,7 @@ class Authenticator:
 
     @property
     def awaited(self) -> str:
-        """The thing that connections without a mechanism wait for, for messages."""
+        """Name of what connections without a mechanism wait for; messages show it."""
         return "credentials" if self._login is None else self._login.awaited
 
     def mechanism(

@@ -49,9 +49,9 @@ class RebalanceProtocol(IntEnum):
     """Partitions that members revoke before they join again (KIP-429)."""
 
     EAGER = 0
-    """Revoke all partitions before joining."""
+    """All partitions."""
     COOPERATIVE = 1
-    """None; members later revoke those that the new assignment takes away."""
+    """No partitions; members later revoke those that the new assignment takes away."""
 
 
 @dataclass(frozen=True, slots=True)
