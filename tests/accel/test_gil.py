@@ -28,6 +28,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 LONG_S = 30.0
+TRIES_MAX = 5
 ROUNDS_MAX = 100_000_000
 """Some five seconds of computing."""
 
@@ -66,16 +67,22 @@ def is_soon_beside(wait: Callable[[], object], release: Callable[[], object]) ->
     return is_soon
 
 
+def is_soon_once(wait: Callable[[], object], release: Callable[[], object]) -> bool:
+    """Try a few times: threads of other tests' brokers may have just asked for the GIL as often as
+    all threads together may."""
+    return any(is_soon_beside(wait, release) for _ in range(TRIES_MAX))
+
+
 def test_a_wait_for_a_socket_ends_beside_a_busy_main_thread() -> None:
     near, far = socket.socketpair()
     with near, far, selectors.DefaultSelector() as selector:
         selector.register(near, selectors.EVENT_READ)
-        assert is_soon_beside(lambda: select_ready(selector, LONG_S), lambda: far.send(b"x"))
+        assert is_soon_once(lambda: select_ready(selector, LONG_S), lambda: far.send(b"x"))
 
 
 def test_a_wait_at_a_gate_ends_beside_a_busy_main_thread() -> None:
     gate = Gate()
-    assert is_soon_beside(lambda: gate.wait(LONG_S), gate.open)
+    assert is_soon_once(lambda: gate.wait(LONG_S), gate.open)
 
 
 def test_the_interval_is_as_it_was_after_waits_of_many_threads() -> None:

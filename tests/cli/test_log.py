@@ -195,7 +195,7 @@ def test_a_marker_that_cannot_be_read_is_an_error(log: Path, run: Run) -> None:
     [
         (f"{0:020}.index", bytes(9), "the offset index is corrupt: its 9 bytes"),
         (f"{0:020}.timeindex", bytes(13), "the time index is corrupt: its 13 bytes"),
-        ("copy.index", bytes(8), "which its name should state in 20 digits"),
+        ("copy.index", bytes(8), "which the file name must contain in 20 digits"),
     ],
 )
 def test_a_file_that_is_no_index_or_has_no_offset_is_refused(
