@@ -68,8 +68,10 @@ def is_soon_beside(wait: Callable[[], object], release: Callable[[], object]) ->
 
 
 def is_soon_once(wait: Callable[[], object], release: Callable[[], object]) -> bool:
-    """Try a few times: threads of other tests' brokers may have just asked for the GIL as often as
-    all threads together may."""
+    """Return whether it had its turn soon in one of a few tries.
+
+    Threads of other tests' brokers may use up the turns that all threads together have.
+    """
     return any(is_soon_beside(wait, release) for _ in range(TRIES_MAX))
 
 
