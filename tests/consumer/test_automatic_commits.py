@@ -256,7 +256,7 @@ def test_a_revocation_commits_nothing_that_is_committed(automatic: CommitScene) 
     assert committed_in(request) == {P0: 15, P1: 20}
 
 
-@pytest.mark.parametrize("reason", ["in flight", "lower", "failed", "sought", "anew"])
+@pytest.mark.parametrize("reason", ["in flight", "lower", "failed", "sought", "recreated"])
 def test_a_revocation_commits_what_may_not_be_committed(
     automatic: CommitScene, reason: str
 ) -> None:
@@ -270,7 +270,7 @@ def test_a_revocation_commits_what_may_not_be_committed(
         automatic.respond(request)
     if reason == "sought":
         automatic.subscription.seek(automatic.subscription.require(P0), 10)
-    elif reason == "anew":
+    elif reason == "recreated":
         automatic.read(10, 20)
         automatic.subscription.assign([])
         automatic.read(10, 20)

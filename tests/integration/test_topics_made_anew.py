@@ -268,7 +268,7 @@ def test_an_offset_of_the_old_topic_is_not_committed_for_the_new_one(
 
 def test_a_transaction_with_offsets_of_the_old_topic_is_aborted(servers: str) -> None:
     """From Kafka 4.4 on TxnOffsetCommit has topic ids, and no coordinator takes the old one."""
-    topic = "anew-transaction"
+    topic = "recreated-transaction"
     settings = {
         "bootstrap_servers": servers,
         "group_id": topic,

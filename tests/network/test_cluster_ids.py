@@ -131,7 +131,7 @@ def lone_before_4_4() -> ScriptedNetwork:
 
 
 def lead_astray(network: ScriptedNetwork, peer: ScriptedPeer) -> None:
-    """Let another cluster refuse the next connection, with a request for any node waiting."""
+    """Refuse the next connection as another cluster, while a request for any node waits."""
     if not peer.is_closed():
         peer.end(DisconnectedError("gone"))
     network.turn()

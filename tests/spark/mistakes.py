@@ -196,7 +196,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[Hour], None], str]]] = {
         "Did you mean 'onRecordTooLarge'",
     ),
 }
-"""What is done, and what the driver shows."""
+"""Title of the mistake, and the words that the driver shows."""
 
 
 def made(hour: Hour, name: str) -> str:
